@@ -1,0 +1,172 @@
+"""Wanted checks -> wanted facts -> results. Contains crashes and times every check."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from infer_doctor.host import Absent, Host, Unavailable
+from infer_doctor.model import CheckResult, Finding, Missing
+from infer_doctor.registry import Check, Need, Probe, Registry
+
+
+class NotApplicable(Exception):
+    """Raised by a check whose facts prove that there is nothing to judge."""
+
+
+class Subject:
+    """One host, its engine environment and at most one launch, with the facts found so far.
+
+    `given` are facts that did not come from the host: the launch, what a foreign file holds.
+    `host` is None when there is no machine to ask; `unasked` then says why.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        registry: Registry,
+        *,
+        host: Host | None,
+        given: Iterable[object] = (),
+        deep: bool = False,
+        unasked: str = "not in this file",
+    ) -> None:
+        self.name = name
+        self.host = host
+        self._probes = registry.probes
+        self._deep = deep
+        self._unasked = unasked
+        self._known: dict[type, object] = {type(fact): fact for fact in given}
+
+    @property
+    def facts(self) -> Mapping[type, object]:
+        """All facts asked for so far; what could not be had is a Missing."""
+        return self._known
+
+    def get(self, fact: type) -> Any:
+        """The fact, or Missing."""
+        if fact not in self._known:
+            self._known[fact] = Missing(
+                fact=fact.__name__, reason="it depends on itself", kind="crashed"
+            )
+            self._known[fact] = self._make(fact)
+        return self._known[fact]
+
+    def _make(self, fact: type) -> object:
+        def missing(reason: str, kind: Any = "unavailable") -> Missing:
+            return Missing(fact=fact.__name__, reason=reason, kind=kind)
+
+        probe = self._probes.get(fact)
+        if probe is None:
+            return missing(self._unasked)
+        if probe.deep and not self._deep:
+            return missing("needs --deep")
+        arguments = self._arguments(probe)
+        if isinstance(arguments, Missing):
+            return missing(arguments.reason, arguments.kind)
+        try:
+            return probe.function(**arguments)
+        except Unavailable as error:
+            return missing(error.reason)
+        except Absent as error:
+            return missing(str(error), "absent")
+        except Exception as error:
+            return missing(crash_line(error), "crashed")
+
+    def _arguments(self, probe: Probe) -> dict[str, object] | Missing:
+        arguments: dict[str, object] = {}
+        for need in probe.needs:
+            if need.fact is Host:
+                if self.host is None:
+                    return Missing(fact="Host", reason=self._unasked, kind="unavailable")
+                arguments[need.name] = self.host
+                continue
+            value = self.get(need.fact)
+            if isinstance(value, Missing) and not need.optional:
+                return value
+            arguments[need.name] = None if isinstance(value, Missing) else value
+        return arguments
+
+    def needs(self, needs: Iterable[Need]) -> tuple[dict[str, object], list[Missing]]:
+        """The arguments for a check, and the required facts that are missing."""
+        arguments: dict[str, object] = {}
+        gaps: list[Missing] = []
+        for need in needs:
+            value = self.get(need.fact)
+            if not isinstance(value, Missing):
+                arguments[need.name] = value
+            elif need.optional and value.kind != "crashed":
+                arguments[need.name] = None
+            else:
+                gaps.append(value)
+        return arguments, gaps
+
+
+def run(checks: Iterable[Check], subject: Subject) -> list[CheckResult]:
+    """One result for each check, in the order given."""
+    return [run_check(check, subject) for check in checks]
+
+
+def run_check(check: Check, subject: Subject) -> CheckResult:
+    """Decide one check; whatever it raises is the outcome of this check alone."""
+    arguments, gaps = subject.needs(check.needs)
+    began = time.perf_counter()
+
+    def result(outcome: Any, reason: str | None, findings: Iterable[Finding] = ()) -> CheckResult:
+        return CheckResult(
+            check=check.id,
+            subject=subject.name,
+            outcome=outcome,
+            reason=reason,
+            duration_ms=round((time.perf_counter() - began) * 1000, 3),
+            findings=tuple(findings),
+        )
+
+    for kind, outcome in (("crashed", "crashed"), ("absent", "not_applicable")):
+        for gap in gaps:
+            if gap.kind == kind:
+                return result(outcome, gap.reason)
+    if gaps:
+        return result("blocked", gaps[0].reason)
+    try:
+        found = [_stamp(finding, check, subject) for finding in check.function(**arguments)]
+    except NotApplicable as proof:
+        return result("not_applicable", str(proof))
+    except Unavailable as gap:
+        return result("blocked", gap.reason)
+    except Exception as error:
+        return result("crashed", crash_line(error))
+    if found:
+        return result("failed", None, found)
+    for fact in arguments.values():
+        for gap in getattr(fact, "gaps", ()):  # read in part: no proof of health
+            return result("blocked", gap)
+    return result("passed", None)
+
+
+def _stamp(finding: Finding, check: Check, subject: Subject) -> Finding:
+    """Fill in what the check's declaration says.
+
+    The fingerprint names the check and the affected thing and no number, so that it stays the same
+    from run to run and on every host.
+    """
+    identity = f"{check.id}\0{finding.about}"
+    return replace(
+        finding,
+        check=check.id,
+        subject=subject.name,
+        severity=finding.severity or check.severity,
+        category=finding.category or check.category,
+        fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:16],
+    )
+
+
+def crash_line(error: Exception) -> str:
+    """What was raised and where, in one line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = "/".join(frame.filename.split("/")[-2:])
+    return f"{type(error).__name__}: {error} ({place}:{frame.lineno}); please report it"

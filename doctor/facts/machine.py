@@ -1,0 +1,99 @@
+"""Where we are: the host, its container, its environment variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infer_doctor.host import Host
+from infer_doctor.registry import probe
+
+INITIAL_PID_NAMESPACE = "pid:[4026531836]"
+"""The kernel's own name for the first PID name space (include/linux/proc_ns.h: PROC_PID_INIT_INO)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """The host and the name spaces the doctor runs in."""
+
+    hostname: str
+    kernel: str
+    machine: str
+    uid: int
+    container: str | None
+    """The kind of container ("docker", "podman", "kubernetes", "gvisor", ...), None outside."""
+    initial_pid_namespace: bool
+    devices: tuple[str, ...]
+    """Names in /dev of NVIDIA devices: nvidia0, nvidiactl, nvidia-uvm, dxg (WSL2), nvhost-* (Jetson)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environ:
+    """The environment variables that an engine or its libraries read."""
+
+    variables: Mapping[str, str] = field(metadata={"report": False})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatingSystem:
+    """What /etc/os-release says: `id` ("ubuntu", "debian", "rhel", ...) picks the package manager."""
+
+    id: str
+    like: tuple[str, ...]
+    name: str
+
+
+@probe
+def identity(host: Host) -> Identity:
+    """Read from uname, /proc/self/ns, /proc/1 and /dev."""
+    found = host.ask("identity")
+    variables = host.variables()
+    return Identity(
+        hostname=found["hostname"],
+        kernel=found["kernel"],
+        machine=found["machine"],
+        uid=found["uid"],
+        container=_container(found, variables),
+        initial_pid_namespace=found["pid_namespace"] == INITIAL_PID_NAMESPACE,
+        devices=tuple(found["devices"]),
+    )
+
+
+def _container(found: Mapping[str, str | None], variables: Mapping[str, str]) -> str | None:
+    """The marks that container run-times leave; the innermost that is sure."""
+    cgroup = found["cgroup"] or ""
+    if "KUBERNETES_SERVICE_HOST" in variables or "kubepods" in cgroup:
+        return "kubernetes"
+    if found["containerenv"]:
+        return "podman"
+    if found["dockerenv"] or re.search(r"/docker[-/]", cgroup):
+        return "docker"
+    if re.search(r"/lxc[./]", cgroup):
+        return "lxc"
+    if re.search(r"/(containerd|crio|cri-containerd)", cgroup):
+        return "containerd"
+    return None
+
+
+@probe
+def environ(host: Host) -> Environ:
+    """Of the doctor's own process: what an engine started from here would inherit."""
+    return Environ(variables=host.variables())
+
+
+@probe
+def operating_system(host: Host) -> OperatingSystem:
+    """Parse /etc/os-release (os-release(5))."""
+    return parse_os_release(host.read("/etc/os-release"))
+
+
+def parse_os_release(text: str) -> OperatingSystem:
+    """KEY=value lines, values quoted as a shell would."""
+    rows = re.findall(r'^([A-Z_]+)=["\']?(.*?)["\']?\s*$', text, re.M)
+    fields = dict(rows)
+    return OperatingSystem(
+        id=fields.get("ID", ""),
+        like=tuple(fields.get("ID_LIKE", "").split()),
+        name=fields.get("PRETTY_NAME", fields.get("NAME", "Linux")),
+    )

@@ -1,0 +1,28 @@
+"""The worker that touches the machine for `live.py`, in a process of its own.
+
+Anything here may hang (a dead mount, a driver that does not answer) or be killed, so it runs in a
+child that can be abandoned. Only the standard library is imported, and the package works under the
+name `hands` too: the child starts without site-packages (`python -I -S`) in about 10 ms.
+
+Every operation is a function of JSON arguments that returns JSON; it never decides anything.
+"""
+
+VERSIONS = {
+    "distributions": 1,
+    "environ": 1,
+    "find": 1,
+    "identity": 1,
+    "limits": 1,
+    "list": 1,
+    "mounts": 1,
+    "nvml": 1,
+    "pci": 1,
+    "processes": 1,
+    "read": 1,
+    "real": 1,
+    "run": 1,
+    "space": 1,
+    "stat": 1,
+    "which": 1,
+}
+"""The form of what each operation returns; a snapshot of another form is not read."""

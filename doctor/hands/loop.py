@@ -1,0 +1,81 @@
+"""The child's loop: a question a line on standard input, an answer a line on standard output."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import files, system
+
+Json = dict[str, Any]
+
+
+def _operations() -> dict[str, Callable[..., Json]]:
+    return {
+        "distributions": _distributions,
+        "environ": system.environ,
+        "find": files.find,
+        "identity": system.identity,
+        "limits": system.limits,
+        "list": files.list,
+        "mounts": files.mounts,
+        "nvml": _nvml,
+        "pci": system.pci,
+        "processes": system.processes,
+        "read": files.read,
+        "real": files.real,
+        "run": system.run,
+        "space": files.space,
+        "stat": files.stat,
+        "which": files.which,
+    }
+
+
+def _nvml() -> Json:
+    from .nvml import nvml
+
+    return nvml()
+
+
+def _distributions(folders: list[str]) -> Json:
+    from .python import distributions
+
+    return distributions(folders)
+
+
+def answer(operation: str, arguments: Json) -> Json:
+    """{"value": ...} or {"error": {"code", "message"}}."""
+    try:
+        return {"value": _operations()[operation](**arguments)}
+    except OSError as error:
+        code = errno.errorcode.get(error.errno or 0, "EIO")
+        code = "timeout" if isinstance(error, TimeoutError) and not error.errno else code
+        return {"error": {"code": code, "message": error.strerror or str(error)}}
+    except Exception as error:
+        # Whatever a library raises is an answer for the parent, which decides what it means.
+        return {"error": {"code": "failed", "message": f"{type(error).__name__}: {error}"}}
+
+
+def main() -> None:
+    """Answer until standard input closes; a question that outlives its parent ends itself."""
+    questions = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # what libraries print must not mix with answers
+        os.dup2(nowhere, descriptor)
+    for line in iter(questions.readline, b""):
+        question = json.loads(line)
+        signal.alarm(question["limit_s"] + 5)
+        reply = answer(question["operation"], question["arguments"])
+        signal.alarm(0)
+        answers.write(json.dumps(reply).encode() + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""The words every part of the doctor speaks: what a check yields and what a report holds.
+
+Frozen keyword-only dataclasses without behaviour. `docs/report.schema.json` is made from `Report`
+(see `docs/make_schema.py`), so a change here is a change of the contract: additions only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "info"]
+"""error: the launch will fail or answers are wrong; warning: slow, fragile or insecure."""
+
+Confidence = Literal["certain", "likely", "possible"]
+Outcome = Literal["passed", "failed", "not_applicable", "blocked", "crashed"]
+Verdict = Literal["pass", "fail", "unknown"]
+Safety = Literal["safe", "unsafe", "manual"]
+"""safe: reversible, no restart, no loss, no privilege beyond the file's owner."""
+
+Category = Literal[
+    "abi_symbol",
+    "arch_no_kernel",
+    "attention_backend",
+    "auth",
+    "capability_fp8_fa",
+    "client",
+    "cluster_difference",
+    "cold_start",
+    "container",
+    "cuda_error",
+    "device_ids",
+    "disk_full",
+    "driver_cuda",
+    "dtype",
+    "dtype_bf16",
+    "engine_stalled",
+    "environment",
+    "fabric_manager",
+    "gpu_count_ray",
+    "gpu_health",
+    "hf_access",
+    "host_ram",
+    "kernel_lib_version",
+    "launch_argument",
+    "max_model_len",
+    "missing_lib",
+    "model_files",
+    "model_name",
+    "multiproc_fork",
+    "nccl_network",
+    "nccl_shm",
+    "oom_graph_warmup",
+    "oom_kv_cache",
+    "oom_load",
+    "oom_runtime",
+    "oom_startup_free_mem",
+    "p2p_allreduce",
+    "port_in_use",
+    "proxy",
+    "quality",
+    "quantization",
+    "queueing",
+    "request_timeout",
+    "security",
+    "server_unreachable",
+    "tokenizer",
+    "tp_divisibility",
+    "transformers_version",
+    "trt_backend_load",
+    "trt_build_flags",
+    "trt_engine_mismatch",
+    "trt_kv_memory",
+    "trt_limits",
+    "trt_world_size_mpi",
+    "weights_corrupt",
+    "wrapper_generic",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Where a statement comes from: a file, a command or a library call, and what it said."""
+
+    source: str
+    line: int | None = None
+    excerpt: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """One step of a fix: a command line to run, or a sentence for what no command does."""
+
+    kind: Literal["command", "text"]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fix:
+    """A cure: the title is an imperative with the numbers of this case."""
+
+    id: str
+    title: str
+    safety: Safety
+    restarts: bool
+    why: str | None = None
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What is wrong with one affected thing.
+
+    A check gives `about`, `message`, `evidence` and `fixes`, and where it must differ from what its
+    decorator says, `severity`, `confidence` or `category`. The engine stamps the rest. On the wire
+    `fixes` are the ids of the report's fixes.
+    """
+
+    about: str
+    message: str
+    evidence: tuple[Evidence, ...]
+    fixes: tuple[Fix, ...] = ()
+    severity: Severity | None = None
+    confidence: Confidence = "certain"
+    category: Category | None = None
+    check: str = ""
+    subject: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """A fact that could not be had. `absent` is the proof that there is nothing to judge."""
+
+    fact: str
+    reason: str
+    kind: Literal["absent", "unavailable", "crashed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """One row of the report: a check and what came of it for one subject."""
+
+    check: str
+    subject: str
+    outcome: Outcome
+    reason: str | None
+    duration_ms: float
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The inference engine that is examined."""
+
+    name: str
+    version: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What was examined."""
+
+    host: dict[str, Any]
+    engine: Engine | None = None
+    launch: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Findings by severity, then results by outcome."""
+
+    error: int = 0
+    warning: int = 0
+    info: int = 0
+    passed: int = 0
+    failed: int = 0
+    not_applicable: int = 0
+    blocked: int = 0
+    crashed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redaction:
+    """How many different values of one kind were masked."""
+
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """The program that wrote the report."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What every command prints, in one of several forms."""
+
+    schema_version: Literal[1] = 1
+    tool: Tool
+    command: str
+    started_at: str
+    duration_s: float
+    target: Target
+    verdict: Verdict
+    counts: Counts
+    primary: Finding | None
+    results: tuple[CheckResult, ...]
+    fixes: tuple[Fix, ...] = ()
+    plan: dict[str, Any] | None = None
+    measurements: dict[str, Any] | None = None
+    redactions: tuple[Redaction, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,160 @@
+"""Masks for what must not leave the machine: secrets, host and user names, addresses.
+
+A `Redactor` is made from the captures of one run and masks captures and reports alike, so that a
+replayed snapshot gives the very report of the live run. Masks are typed and numbered in the order
+of first appearance: `<host:1>`, `<token:2>`, `<user:1>`, `<ip:1.2>` (subnet 1, address 2). The home
+folder of the user who runs the doctor becomes `~`, so that commands can still be copied.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from infer_doctor.host import Capture
+from infer_doctor.model import Redaction
+
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(?:^|_)(?:API_?)?KEY(?:$|_)|AUTH", re.I)
+"""Environment variables whose whole value is a secret."""
+
+ADDRESS_NAME = re.compile(r"(?:^|_)(?:IP|ADDR|ADDRESS|HOST|URL|PROXY|ENDPOINT)(?:$|_)", re.I)
+"""Environment variables whose value may name other machines."""
+
+SECRET_TEXT = (
+    ("token", re.compile(r"\b(?:hf|sk|ghp|gho|glpat|nvapi|xox[abp])[_-][A-Za-z0-9_-]{8,}")),
+    ("token", re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}")),
+    ("token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")),
+    ("token", re.compile(r"\bAKIA[0-9A-Z]{16}\b")),
+    ("credentials", re.compile(r"(?<=://)[^/\s:@\"']+:[^/\s@\"']+(?=@)")),
+)
+"""Secrets by their own form, wherever they stand."""
+
+USER_PATH = re.compile(r"(?<![\w.-])(/home/|/Users/|/export/home/)([^/\s:\"'<>\\]+)")
+
+
+class Redactor:
+    """The masks of one run."""
+
+    def __init__(self, captures: Iterable[Capture]) -> None:
+        self._masks: dict[tuple[str, str], str] = {}
+        self._subnets: dict[str, int] = {}
+        self._exact: dict[str, str] = {}
+        self._host: re.Pattern[str] | None = None
+        self._home: re.Pattern[str] | None = None
+        kept = list(captures)
+        for capture in kept:
+            self._learn(capture)
+        for capture in kept:  # numbers the secrets found by their form, in order
+            self.text(json.dumps([capture.arguments, capture.value, capture.error]))
+
+    @property
+    def redactions(self) -> tuple[Redaction, ...]:
+        """How many different values of each kind were masked, by kind."""
+        kinds = [kind for kind, _ in self._masks]
+        return tuple(
+            Redaction(kind=kind, count=kinds.count(kind)) for kind in sorted(set(kinds))
+        )
+
+    def text(self, text: str) -> str:
+        """The text with everything masked."""
+        for value, mask in self._exact.items():
+            text = text.replace(value, mask)
+        for kind, pattern in SECRET_TEXT:
+            text = pattern.sub(lambda match, kind=kind: self._mask(kind, match[0]), text)  # type: ignore[misc]
+        if self._home is not None:
+            text = self._home.sub(self._home_mask, text)
+        text = USER_PATH.sub(lambda match: match[1] + self._mask("user", match[2]), text)
+        if self._host is not None:
+            text = self._host.sub(lambda match: self._mask("host", match[0]), text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """JSON with every string masked, keys too."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self.value(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item) for item in value]
+        return value
+
+    def capture(self, capture: Capture) -> Capture:
+        """The capture as it may be written to a file."""
+        value = capture.value
+        if capture.operation == "environ" and value is not None:
+            value = {"variables": {k: self._variable(k, v) for k, v in value["variables"].items()}}
+        if capture.operation == "identity" and value is not None:
+            value = {**value, "hostname": self._mask("host", value["hostname"])}
+        return replace(
+            capture,
+            arguments=self.value(capture.arguments),
+            value=self.value(value),
+            error=self.value(capture.error),
+        )
+
+    def _learn(self, capture: Capture) -> None:
+        if capture.value is None:
+            return
+        if capture.operation == "identity":
+            self._learn_host(capture.value["hostname"])
+        if capture.operation == "environ":
+            self._learn_variables(capture.value["variables"])
+
+    def _learn_host(self, name: str) -> None:
+        """Mask the host name everywhere, if it cannot be an ordinary word of a path or version."""
+        short = name.partition(".")[0]
+        self._mask("host", name)
+        names = {form for form in (name, short) if re.search(r"[0-9.-]", form) and len(form) > 3}
+        if names and not name.startswith("<"):
+            words = "|".join(re.escape(form) for form in sorted(names, key=len, reverse=True))
+            self._host = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-]|\.\w)")
+            for form in names:
+                self._masks.setdefault(("host", form), self._masks["host", name])
+
+    def _learn_variables(self, variables: dict[str, str]) -> None:
+        home = variables.get("HOME", "").rstrip("/")
+        if home.count("/") >= 2:  # /root names nobody
+            self._home = re.compile(rf"{re.escape(home)}(?![\w.-])")
+        for name, value in variables.items():
+            if SECRET_NAME.search(name) and len(value) >= 6 and not value.startswith("<"):
+                self._exact[value] = self._mask("token", value)
+
+    def _variable(self, name: str, value: str) -> str:
+        if SECRET_NAME.search(name) and value and not value.startswith("<"):
+            return self._mask("token", value)
+        if ADDRESS_NAME.search(name):
+            return re.sub(r"(?<![\w.])\d+\.\d+\.\d+\.\d+(?![\w.])", self._address, value)
+        return value
+
+    def _address(self, match: re.Match[str]) -> str:
+        try:
+            address = ipaddress.ip_address(match[0])
+        except ValueError:
+            return match[0]
+        if address.is_loopback or address.is_unspecified:
+            return match[0]
+        subnet = str(ipaddress.ip_network(f"{match[0]}/24", strict=False))
+        number = self._subnets.setdefault(subnet, len(self._subnets) + 1)
+        found = self._masks.get(("ip", match[0]))
+        if found is None:
+            count = sum(kind == "ip" for kind, _ in self._masks) + 1
+            found = self._masks["ip", match[0]] = f"<ip:{number}.{count}>"
+        return found
+
+    def _home_mask(self, match: re.Match[str]) -> str:
+        self._masks["user", os.path.basename(match[0])] = "~"
+        return "~"
+
+    def _mask(self, kind: str, value: str) -> str:
+        if value.startswith("<") or value.startswith("~"):
+            return value
+        known = self._masks.get((kind, value))
+        if known is None:
+            count = sum(k == kind and mask != "~" for (k, _), mask in self._masks.items()) + 1
+            known = self._masks[kind, value] = f"<{kind}:{count}>"
+        return known

@@ -1,0 +1,171 @@
+"""Checks and probes: how they are declared, found and checked for mistakes.
+
+A check is a pure function of facts; its parameters are its needs. A probe makes one fact out of a
+`Host` or of other facts; its return annotation is what it provides.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from infer_doctor.model import Category, Finding, Severity
+
+PLUGIN_GROUP = "infer_doctor.checks"
+"""The group of entry points whose modules add checks and probes."""
+
+ID = re.compile(r"[a-z]+(-[a-z]+)+")
+"""`<area>-<problem>`: lower case, hyphens, no numbers."""
+
+HEADINGS = ("Why it matters", "How it decides", "Fix safety")
+"""What the docstring of every check explains; `infer-doctor explain ID` prints it."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Need:
+    """One parameter of a check or probe: the type of the fact, and whether it may be missing."""
+
+    name: str
+    fact: type
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check as its decorator declared it."""
+
+    id: str
+    severity: Severity
+    category: Category
+    since: str
+    function: Callable[..., Iterator[Finding]]
+    needs: tuple[Need, ...]
+
+    @property
+    def title(self) -> str:
+        """The first line of the docstring."""
+        return inspect.cleandoc(self.function.__doc__ or "").partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A function that makes the fact `provides`."""
+
+    provides: type
+    function: Callable[..., Any]
+    needs: tuple[Need, ...]
+    deep: bool
+
+
+def check(
+    id: str, *, severity: Severity, category: Category, since: str
+) -> Callable[[F], F]:
+    """Declare a check; raises ValueError for a bad id or a docstring without its headings."""
+    if not ID.fullmatch(id):
+        raise ValueError(f"check id {id!r}: use <area>-<problem>, lower case, without numbers")
+
+    def declare(function: F) -> F:
+        doc = function.__doc__ or ""
+        for heading in HEADINGS:
+            if f"## {heading}" not in doc:
+                raise ValueError(f"check {id}: its docstring has no heading '## {heading}'")
+        function.infer_doctor_check = Check(  # type: ignore[attr-defined]
+            id=id,
+            severity=severity,
+            category=category,
+            since=since,
+            function=function,
+            needs=_needs(function),
+        )
+        return function
+
+    return declare
+
+
+def probe(function: F | None = None, *, deep: bool = False) -> Any:
+    """Declare a probe. `deep` ones touch the GPU or run foreign code: only under `--deep`."""
+
+    def declare(function: F) -> F:
+        function.infer_doctor_probe = Probe(  # type: ignore[attr-defined]
+            provides=typing.get_type_hints(function)["return"],
+            function=function,
+            needs=_needs(function),
+            deep=deep,
+        )
+        return function
+
+    return declare if function is None else declare(function)
+
+
+def _needs(function: Callable[..., Any]) -> tuple[Need, ...]:
+    """The parameters as needs; `X | None` marks an optional one."""
+    hints = typing.get_type_hints(function)
+    needs = []
+    for name in inspect.signature(function).parameters:
+        hint = hints.get(name)
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            (fact,) = (arg for arg in typing.get_args(hint) if arg is not type(None))
+            needs.append(Need(name, fact, optional=True))
+        elif isinstance(hint, type):
+            needs.append(Need(name, hint, optional=False))
+        else:
+            raise TypeError(f"{function.__qualname__}: parameter {name!r} needs the type of a fact")
+    return tuple(needs)
+
+
+@dataclass
+class Registry:
+    """All checks and probes of one run."""
+
+    checks: dict[str, Check] = field(default_factory=dict)
+    probes: dict[type, Probe] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    """Plugins that could not be loaded: name of the entry point -> what went wrong."""
+
+    def add_module(self, module: types.ModuleType) -> None:
+        """Take the checks and probes that the module itself defines."""
+        for value in list(vars(module).values()):
+            if getattr(value, "__module__", None) != module.__name__:
+                continue
+            found = getattr(value, "infer_doctor_check", None)
+            if isinstance(found, Check):
+                if found.id in self.checks:
+                    raise ValueError(f"two checks are called {found.id}")
+                self.checks[found.id] = found
+            made = getattr(value, "infer_doctor_probe", None)
+            if isinstance(made, Probe):
+                self.probes[made.provides] = made
+
+    def add_package(self, name: str) -> None:
+        """Take every module of a package."""
+        package = importlib.import_module(name)
+        for info in pkgutil.iter_modules(package.__path__):
+            self.add_module(importlib.import_module(f"{name}.{info.name}"))
+
+    def add_plugins(self) -> None:
+        """Take the modules that other distributions offer; one that fails is remembered."""
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=PLUGIN_GROUP):
+            try:
+                self.add_module(entry.load())
+            except (Exception, SystemExit) as error:  # a plugin may raise whatever it likes
+                self.broken[entry.name] = f"{type(error).__name__}: {error}"
+
+
+def load() -> Registry:
+    """The built-in checks and probes and those of plugins."""
+    registry = Registry()
+    registry.add_package("infer_doctor.facts")
+    registry.add_package("infer_doctor.checks")
+    registry.add_plugins()
+    return registry

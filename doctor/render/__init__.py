@@ -1,0 +1,1 @@
+"""Pure functions of a Report that return text."""

@@ -1,0 +1,146 @@
+"""The report for a person: worst first, readable without colour and at 80 columns."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infer_doctor.model import CheckResult, Evidence, Finding, Fix, Report
+from infer_doctor.report import rank
+
+MARKS = {"error": "FAIL", "warning": "WARN", "info": "note"}
+STYLES = {"FAIL": "bold red", "WARN": "bold yellow", "note": "bold cyan", "ok": "green"}
+INDENT = " " * 6
+EXCERPT_WIDTH = 160
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal would obey; files and logs of strangers may hold it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text and the style of its first word."""
+
+    text: str
+    style: str = ""
+
+
+def render(report: Report, width: int = 80) -> list[Line]:
+    """All lines; commands are never broken, so that they can be copied."""
+    lines = [*_head(report, width), Line("")]
+    findings = sorted((f for row in report.results for f in row.findings), key=rank)
+    for finding in findings:
+        lines += [*_finding(finding, width), Line("")]
+    lines += _rest(report, width)
+    return [Line(CONTROL.sub(_visible, line.text), line.style) for line in lines]
+
+
+def _visible(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0]):02x}"
+
+
+def _head(report: Report, width: int) -> Iterator[Line]:
+    target = report.target
+    host = target.host
+    words = [str(host.get("hostname") or host.get("subject"))]
+    if host.get("kernel"):
+        words.append(f"Linux {host['kernel']} {host['machine']}")
+    if host.get("container"):
+        words.append(f"in a container ({host['container']})")
+    words.append(f"{target.engine.name} {target.engine.version or '?'}" if target.engine else "no engine")
+    yield from _wrap(f"infer-doctor {report.tool.version} {report.command}: {', '.join(words)}", "", width)
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Line]:
+    mark = MARKS[finding.severity or "info"]
+    first = True
+    for line in textwrap.wrap(finding.message, width - len(INDENT)) or [""]:
+        yield Line(f"{mark:<6}{line}" if first else INDENT + line, STYLES[mark] if first else "")
+        first = False
+    sure = "" if finding.confidence == "certain" else f", {finding.confidence}"
+    yield Line(f"{INDENT}[{finding.check}{sure}]", "dim")
+    for evidence in finding.evidence:
+        yield from _evidence(evidence, width)
+    for fix in finding.fixes:
+        yield from _fix(fix, width)
+
+
+def _evidence(evidence: Evidence, width: int) -> Iterator[Line]:
+    place = evidence.source if evidence.line is None else f"{evidence.source}:{evidence.line}"
+    excerpt = " ".join(evidence.excerpt.split())
+    if len(excerpt) > EXCERPT_WIDTH:
+        excerpt = excerpt[: EXCERPT_WIDTH - 4] + " ..."
+    text = f"{place}: {excerpt}" if excerpt else place
+    for line in textwrap.wrap(text, width - 10, break_long_words=False, break_on_hyphens=False):
+        yield Line(f"{INDENT}  {line}")
+
+
+def _fix(fix: Fix, width: int) -> Iterator[Line]:
+    notes = [] if fix.safety == "safe" else [fix.safety]
+    notes += ["restarts the engine"] if fix.restarts else []
+    title = fix.title + (f" ({', '.join(notes)})" if notes else "")
+    lines = textwrap.wrap(title, width - 8, break_on_hyphens=False)
+    for number, line in enumerate(lines):
+        yield Line(f"{'  fix' if number == 0 else '':<8}{line}", "bold" if number == 0 else "")
+    if fix.why:
+        yield from _wrap(fix.why, " " * 8, width)
+    for action in fix.actions:
+        if action.kind == "command":
+            yield Line(f"{' ' * 10}{action.text}")
+        else:
+            yield from _wrap(action.text, " " * 10, width)
+
+
+def _rest(report: Report, width: int) -> Iterator[Line]:
+    """What passed as a count, what could not be decided one by one, and the counts."""
+    counts = report.counts
+    yield Line(f"ok    {_checks(counts.passed)} passed", "green")
+    if counts.not_applicable:
+        ids = ", ".join(row.check for row in report.results if row.outcome == "not_applicable")
+        yield from _hanging("--", f"{_checks(counts.not_applicable)} cannot apply here: {ids}", width)
+    yield from _undecided("??", "blocked", "could not be decided", report, width)
+    yield from _undecided("!!", "crashed", "crashed (a fault of infer-doctor)", report, width)
+    yield Line("")
+    total = (
+        f"{report.verdict}: {counts.error} {_plural('error', counts.error)}, "
+        f"{counts.warning} {_plural('warning', counts.warning)}, "
+        f"{counts.info} {_plural('note', counts.info)}; "
+        f"{counts.passed} passed, {counts.blocked} undecided, {counts.not_applicable} n/a"
+    )
+    yield Line(total + (f", {counts.crashed} crashed" if counts.crashed else ""), "bold")
+
+
+def _undecided(mark: str, outcome: str, words: str, report: Report, width: int) -> Iterator[Line]:
+    """Rows of one outcome, those with the same reason together."""
+    rows = [row for row in report.results if row.outcome == outcome]
+    if not rows:
+        return
+    yield Line(f"{mark:<6}{_checks(len(rows))} {words}", "yellow")
+    by_reason: dict[str, list[CheckResult]] = {}
+    for row in rows:
+        by_reason.setdefault(row.reason or "no reason given", []).append(row)
+    for reason, group in by_reason.items():
+        ids = ", ".join(row.check for row in group)
+        yield from _hanging("", f"{ids}: {reason}", width)
+
+
+def _hanging(mark: str, text: str, width: int) -> Iterator[Line]:
+    lines = textwrap.wrap(text, width - 8, break_on_hyphens=False)
+    for number, line in enumerate(lines):
+        indent = f"{mark:<6}" if number == 0 else " " * 8
+        yield Line(indent + line)
+
+
+def _wrap(text: str, indent: str, width: int) -> Iterator[Line]:
+    for line in textwrap.wrap(text, width - len(indent), break_on_hyphens=False):
+        yield Line(indent + line)
+
+
+def _checks(number: int) -> str:
+    return f"{number} {_plural('check', number)}"
+
+
+def _plural(word: str, number: int) -> str:
+    return word if number == 1 else f"{word}s"

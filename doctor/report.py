@@ -1,0 +1,187 @@
+"""Results -> Report: order, verdict, counts, the primary finding, the list of fixes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from infer_doctor.engine import Subject
+from infer_doctor.model import (
+    CheckResult,
+    Counts,
+    Engine,
+    Finding,
+    Fix,
+    Missing,
+    Redaction,
+    Report,
+    Severity,
+    Target,
+    Tool,
+    Verdict,
+)
+from infer_doctor.redact import Redactor
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+CONFIDENCES = ("certain", "likely", "possible")
+
+AREAS = ("driver", "container", "gpu", "cuda", "torch", "engine", "env", "toolchain", "host", "cache")
+"""The order of causes: what stands first makes what follows fail too."""
+
+Facts = dict[str, Any]
+
+
+def rank(finding: Finding) -> tuple[int, int, int]:
+    """Worst first, surest first, cause before effect."""
+    area = finding.check.partition("-")[0]
+    return (
+        SEVERITIES.index(finding.severity or "info"),
+        CONFIDENCES.index(finding.confidence),
+        AREAS.index(area) if area in AREAS else len(AREAS),
+    )
+
+
+def verdict_of(
+    results: Sequence[CheckResult], fail_on: Severity, required: Collection[str]
+) -> Verdict:
+    """fail: a finding at or above `fail_on`; unknown: a required check could not be decided."""
+    limit = SEVERITIES.index(fail_on)
+    for result in results:
+        for finding in result.findings:
+            if SEVERITIES.index(finding.severity or "info") <= limit:
+                return "fail"
+    if any(row.check in required and row.outcome in ("blocked", "crashed") for row in results):
+        return "unknown"
+    return "pass"
+
+
+def build(
+    *,
+    command: str,
+    version: str,
+    started_at: str,
+    duration_s: float,
+    subjects: Sequence[Subject],
+    results: Sequence[CheckResult],
+    fail_on: Severity,
+    required: Collection[str],
+    launch: Sequence[str] | None,
+    redactor: Redactor,
+    redactions: tuple[Redaction, ...],
+) -> Report:
+    """The masked report of one run."""
+    findings = sorted((f for row in results for f in row.findings), key=rank)
+    fixes, renamed = _fixes(findings)
+    outcomes = [row.outcome for row in results]
+    severities = [finding.severity for finding in findings]
+    counts = Counts(
+        **{severity: severities.count(severity) for severity in SEVERITIES},
+        passed=outcomes.count("passed"),
+        failed=outcomes.count("failed"),
+        not_applicable=outcomes.count("not_applicable"),
+        blocked=outcomes.count("blocked"),
+        crashed=outcomes.count("crashed"),
+    )
+    report = Report(
+        tool=Tool(name="infer-doctor", version=version),
+        command=command,
+        started_at=started_at,
+        duration_s=duration_s,
+        target=_target(subjects, launch),
+        verdict=verdict_of(results, fail_on, required),
+        counts=counts,
+        primary=renamed[findings[0]] if findings else None,
+        results=tuple(
+            dataclasses.replace(
+                row, findings=tuple(renamed[f] for f in sorted(row.findings, key=rank))
+            )
+            for row in results
+        ),
+        fixes=fixes,
+        redactions=redactions,
+        facts={subject.name: _facts(subject) for subject in subjects},
+    )
+    return _mask(report, redactor)
+
+
+def _fixes(findings: Sequence[Finding]) -> tuple[tuple[Fix, ...], dict[Finding, Finding]]:
+    """Each different fix once, ids made unique; and the findings with those ids."""
+    ids: dict[Fix, str] = {}
+    taken: set[str] = set()
+    for finding in findings:
+        for fix in finding.fixes:
+            if fix in ids:
+                continue
+            number, name = 2, fix.id
+            while name in taken:
+                name, number = f"{fix.id}-{number}", number + 1
+            taken.add(name)
+            ids[fix] = name
+    unique = {fix: dataclasses.replace(fix, id=name) for fix, name in ids.items()}
+    renamed = {
+        finding: dataclasses.replace(finding, fixes=tuple(unique[fix] for fix in finding.fixes))
+        for finding in findings
+    }
+    return tuple(unique.values()), renamed
+
+
+def _target(subjects: Sequence[Subject], launch: Sequence[str] | None) -> Target:
+    from infer_doctor.facts.engine import EngineFact
+    from infer_doctor.facts.machine import Identity
+
+    subject = subjects[0]
+    host: dict[str, Any] = {"subject": subject.name}
+    identity = subject.facts.get(Identity)
+    if isinstance(identity, Identity):
+        host |= {
+            "hostname": identity.hostname,
+            "kernel": identity.kernel,
+            "machine": identity.machine,
+            "container": identity.container,
+        }
+    found = subject.facts.get(EngineFact)
+    engine = None
+    if isinstance(found, EngineFact):
+        engine = Engine(name=found.name, version=found.version)
+    return Target(host=host, engine=engine, launch=tuple(launch) if launch else None)
+
+
+def _facts(subject: Subject) -> Facts:
+    """What was found, by name of the fact; fields marked `report=False` stay out."""
+    found: Facts = {}
+    for kind, fact in subject.facts.items():
+        if isinstance(fact, Missing):
+            found[kind.__name__] = {"missing": fact.reason}
+        elif dataclasses.is_dataclass(fact):
+            found[kind.__name__] = _plain(fact)
+    return dict(sorted(found.items()))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.metadata.get("report", True)
+        }
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list, frozenset, set)):
+        items: Iterable[Any] = sorted(value) if isinstance(value, (set, frozenset)) else value
+        return [_plain(item) for item in items]
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
+
+
+def _mask(value: Any, redactor: Redactor) -> Any:
+    """The same dataclasses with every string masked."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return dataclasses.replace(
+            value, **{name: _mask(item, redactor) for name, item in fields.items()}
+        )
+    if isinstance(value, tuple):
+        return tuple(_mask(item, redactor) for item in value)
+    return redactor.value(value)
