@@ -13,11 +13,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-
 from infer_doctor._version import VERSION
 
 if TYPE_CHECKING:
-    from infer_doctor.examine import Examination
     from infer_doctor.model import Report
     from infer_doctor.registry import Check, Registry
 
@@ -83,9 +81,7 @@ def cli() -> None:
 @click.argument("targets", nargs=-1, metavar="[TARGET]... [-- COMMAND ...]")
 @format_option
 @output_option
-@option(
-    "--fail-on", type=click.Choice(["error", "warning"]), default="error", show_default=True
-)
+@option("--fail-on", type=click.Choice(["error", "warning"]), default="error", show_default=True)
 @option("--select", multiple=True, metavar="IDS", help="Only these checks (ids or globs).")
 @option("--ignore", multiple=True, metavar="IDS", help="Not these checks (ids or globs).")
 @option("--snapshot", metavar="FILE", help="Examine the machine of a snapshot.")
@@ -238,9 +234,7 @@ def _registry() -> Registry:
     return registry
 
 
-def _chosen(
-    registry: Registry, select: Iterable[str], ignore: Iterable[str]
-) -> list[Check]:
+def _chosen(registry: Registry, select: Iterable[str], ignore: Iterable[str]) -> list[Check]:
     """The wanted checks; raises for an id or glob that names none."""
     wanted = _named(registry, select) if select else set(registry.checks)
     left = wanted - _named(registry, ignore)

@@ -47,6 +47,10 @@ class Subject:
         """All facts asked for so far; what could not be had is a Missing."""
         return self._known
 
+    def give(self, kind: type, fact: object) -> None:
+        """Set a fact of this kind, or the Missing that stands for it."""
+        self._known[kind] = fact
+
     def get(self, fact: type) -> Any:
         """The fact, or Missing."""
         if fact not in self._known:
@@ -143,8 +147,9 @@ def run_check(check: Check, subject: Subject) -> CheckResult:
     if found:
         return result("failed", None, found)
     for fact in arguments.values():
-        for gap in getattr(fact, "gaps", ()):  # read in part: no proof of health
-            return result("blocked", gap)
+        partial: tuple[str, ...] = getattr(fact, "gaps", ())
+        if partial:  # read in part: no proof of health
+            return result("blocked", partial[0])
     return result("passed", None)
 
 

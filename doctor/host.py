@@ -75,9 +75,7 @@ class Host:
             raise Unavailable(capture.error["message"], capture.error["code"])
         return capture.value
 
-    def _fetch(
-        self, operation: str, arguments: dict[str, Any], limit_s: float | None
-    ) -> Capture:
+    def _fetch(self, operation: str, arguments: dict[str, Any], limit_s: float | None) -> Capture:
         raise Unavailable(self._missing, "not_captured")
 
     def read(self, path: str, limit: int = TEXT_LIMIT) -> str:

@@ -7,6 +7,7 @@ answer in time is killed and never waited for: in the D state not even SIGKILL e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from infer_doctor import hands
-from infer_doctor.host import Capture, Host, Unavailable
+from infer_doctor.host import Capture, Host
 
 SOFT_LIMIT_S = 3.0
 """What one question may take: NVML without persistence mode needs 1 to 3 s a machine, a mount that
@@ -39,9 +40,7 @@ _abandoned: list[subprocess.Popen[bytes]] = []
 class LiveHost(Host):
     """This machine. `timeout_s` bounds all questions together; `on_wait` is called while waiting."""
 
-    def __init__(
-        self, timeout_s: float = 20.0, on_wait: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, timeout_s: float = 20.0, on_wait: Callable[[], None] | None = None) -> None:
         super().__init__()
         self.timeout_s = timeout_s
         self._on_wait = on_wait
@@ -72,9 +71,7 @@ class LiveHost(Host):
         share = min(1.0, self.timeout_s / 20.0 * 2)
         return SLOW_LIMIT_S.get(operation, SOFT_LIMIT_S) * share
 
-    def _fetch(
-        self, operation: str, arguments: dict[str, Any], limit_s: float | None
-    ) -> Capture:
+    def _fetch(self, operation: str, arguments: dict[str, Any], limit_s: float | None) -> Capture:
         began = self._asked_early.pop(operation, None)
         early = began is not None
         began = began if began is not None else time.monotonic()
@@ -93,11 +90,11 @@ class LiveHost(Host):
             try:
                 reply = lane.receive(deadline, self._on_wait)
             except _Silent:
-                lane.abandon()
+                lane.close()
                 self._remember_mount(path)
                 reply = _error("timeout", f"no answer within {deadline - began:.1f} s")
             except _Died as death:
-                lane.abandon()
+                lane.close()
                 reply = _error("died", f"the process that asked died ({death})")
         return Capture(
             operation=operation,
@@ -206,21 +203,18 @@ class _Lane:
             return "it closed its output"
         return f"signal {-status}" if status < 0 else f"exit status {status}"
 
-    def abandon(self) -> None:
-        """Kill the child without waiting for its end."""
-        self._child.kill()
-        self.close()
-
     def close(self) -> None:
+        """Kill the child; one that does not die (state D) is left alone and never waited for.
+
+        It only reads, so there is nothing to finish, and a kill is faster than an orderly end.
+        """
         self.ended = True
+        self._child.kill()
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
         try:
             self._child.wait(timeout=0.1)
         except subprocess.TimeoutExpired:
-            self._child.kill()
             _abandoned.append(self._child)

@@ -56,9 +56,7 @@ class Redactor:
     def redactions(self) -> tuple[Redaction, ...]:
         """How many different values of each kind were masked, by kind."""
         kinds = [kind for kind, _ in self._masks]
-        return tuple(
-            Redaction(kind=kind, count=kinds.count(kind)) for kind in sorted(set(kinds))
-        )
+        return tuple(Redaction(kind=kind, count=kinds.count(kind)) for kind in sorted(set(kinds)))
 
     def text(self, text: str) -> str:
         """The text with everything masked."""
@@ -78,7 +76,10 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self.text(key): self.value(item) for key, item in value.items()}
+            masked = {self.text(key): self.value(item) for key, item in value.items()}
+            if isinstance(name := value.get("hostname"), str):
+                masked["hostname"] = self._mask("host", name)
+            return masked
         if isinstance(value, (list, tuple)):
             return [self.value(item) for item in value]
         return value
@@ -88,8 +89,6 @@ class Redactor:
         value = capture.value
         if capture.operation == "environ" and value is not None:
             value = {"variables": {k: self._variable(k, v) for k, v in value["variables"].items()}}
-        if capture.operation == "identity" and value is not None:
-            value = {**value, "hostname": self._mask("host", value["hostname"])}
         return replace(
             capture,
             arguments=self.value(capture.arguments),
@@ -151,7 +150,7 @@ class Redactor:
         return "~"
 
     def _mask(self, kind: str, value: str) -> str:
-        if value.startswith("<") or value.startswith("~"):
+        if value.startswith(("<", "~")):
             return value
         known = self._masks.get((kind, value))
         if known is None:

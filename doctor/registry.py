@@ -66,9 +66,7 @@ class Probe:
     deep: bool
 
 
-def check(
-    id: str, *, severity: Severity, category: Category, since: str
-) -> Callable[[F], F]:
+def check(id: str, *, severity: Severity, category: Category, since: str) -> Callable[[F], F]:
     """Declare a check; raises ValueError for a bad id or a docstring without its headings."""
     if not ID.fullmatch(id):
         raise ValueError(f"check id {id!r}: use <area>-<problem>, lower case, without numbers")

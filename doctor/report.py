@@ -26,7 +26,18 @@ from infer_doctor.redact import Redactor
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES = ("certain", "likely", "possible")
 
-AREAS = ("driver", "container", "gpu", "cuda", "torch", "engine", "env", "toolchain", "host", "cache")
+AREAS = (
+    "driver",
+    "container",
+    "gpu",
+    "cuda",
+    "torch",
+    "engine",
+    "env",
+    "toolchain",
+    "host",
+    "cache",
+)
 """The order of causes: what stands first makes what follows fail too."""
 
 Facts = dict[str, Any]
@@ -102,7 +113,8 @@ def build(
         redactions=redactions,
         facts={subject.name: _facts(subject) for subject in subjects},
     )
-    return _mask(report, redactor)
+    masked: Report = _mask(report, redactor)
+    return masked
 
 
 def _fixes(findings: Sequence[Finding]) -> tuple[tuple[Fix, ...], dict[Finding, Finding]]:

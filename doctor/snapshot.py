@@ -1,8 +1,8 @@
 """Snapshots: the captures of one run in a file, and their replay.
 
-    {"schema_version": 1, "kind": "infer-doctor-snapshot", "tool": {...}, "created_at": "...Z",
-     "options": {"python": ...}, "redactions": [{"kind", "count"}],
-     "captures": [{"operation", "arguments", "version", "value" | "error", "duration_ms"}]}
+{"schema_version": 1, "kind": "infer-doctor-snapshot", "tool": {...}, "created_at": "...Z",
+ "options": {"python": ...}, "redactions": [{"kind", "count"}],
+ "captures": [{"operation", "arguments", "version", "value" | "error", "duration_ms"}]}
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ class Snapshot:
     python: str | None
 
 
-def write(
-    captures: Iterable[Capture], *, version: str, created_at: str, python: str | None
-) -> str:
+def write(captures: Iterable[Capture], *, version: str, created_at: str, python: str | None) -> str:
     """The text of a snapshot file, redacted."""
     kept = list(captures)
     redactor = Redactor(kept)

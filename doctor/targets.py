@@ -27,9 +27,7 @@ def read_text(path: str) -> str:
         if not stat.S_ISREG(found.st_mode):
             raise NoTarget(f"{path}: is no regular file")
         if found.st_size > FILE_LIMIT:
-            raise NoTarget(
-                f"{path}: {found.st_size:,} bytes are too many (at most {FILE_LIMIT:,})"
-            )
+            raise NoTarget(f"{path}: {found.st_size:,} bytes are too many (at most {FILE_LIMIT:,})")
         data = file.read(FILE_LIMIT + 1)
     if not data.strip():
         raise NoTarget(f"{path}: is empty")

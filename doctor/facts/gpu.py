@@ -166,7 +166,9 @@ class _Rows:
             else:
                 yield index, raw
 
-    def value(self, index: int, raw: Mapping[str, Any], name: str, kind: Callable[[Any], T]) -> T | None:
+    def value(
+        self, index: int, raw: Mapping[str, Any], name: str, kind: Callable[[Any], T]
+    ) -> T | None:
         """The value, None when the GPU has none; an error becomes a gap."""
         found = raw.get(name)
         if found is None or _failed(found):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from infer_doctor.host import Host
 from infer_doctor.registry import probe
@@ -60,7 +61,7 @@ def identity(host: Host) -> Identity:
     )
 
 
-def _container(found: Mapping[str, str | None], variables: Mapping[str, str]) -> str | None:
+def _container(found: Mapping[str, Any], variables: Mapping[str, str]) -> str | None:
     """The marks that container run-times leave; the innermost that is sure."""
     cgroup = found["cgroup"] or ""
     if "KUBERNETES_SERVICE_HOST" in variables or "kubepods" in cgroup:
@@ -91,7 +92,7 @@ def operating_system(host: Host) -> OperatingSystem:
 def parse_os_release(text: str) -> OperatingSystem:
     """KEY=value lines, values quoted as a shell would."""
     rows = re.findall(r'^([A-Z_]+)=["\']?(.*?)["\']?\s*$', text, re.M)
-    fields = dict(rows)
+    fields: dict[str, str] = dict(rows)
     return OperatingSystem(
         id=fields.get("ID", ""),
         like=tuple(fields.get("ID_LIKE", "").split()),

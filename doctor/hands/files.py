@@ -45,7 +45,7 @@ def read(path: str, limit: int) -> Json:
     return {"text": data.decode("utf-8", "backslashreplace"), "truncated": truncated}
 
 
-def list(path: str) -> Json:
+def list_folder(path: str) -> Json:
     """The names in a folder, sorted; at most 20,000."""
     names = sorted(os.listdir(path))
     safe = [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in names]

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "find": files.find,
         "identity": system.identity,
         "limits": system.limits,
-        "list": files.list,
+        "list": files.list_folder,
         "mounts": files.mounts,
         "nvml": _nvml,
         "pci": system.pci,
@@ -78,4 +77,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -49,8 +49,12 @@ def _head(report: Report, width: int) -> Iterator[Line]:
         words.append(f"Linux {host['kernel']} {host['machine']}")
     if host.get("container"):
         words.append(f"in a container ({host['container']})")
-    words.append(f"{target.engine.name} {target.engine.version or '?'}" if target.engine else "no engine")
-    yield from _wrap(f"infer-doctor {report.tool.version} {report.command}: {', '.join(words)}", "", width)
+    words.append(
+        f"{target.engine.name} {target.engine.version or '?'}" if target.engine else "no engine"
+    )
+    yield from _wrap(
+        f"infer-doctor {report.tool.version} {report.command}: {', '.join(words)}", "", width
+    )
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:
@@ -78,7 +82,7 @@ def _evidence(evidence: Evidence, width: int) -> Iterator[Line]:
 
 
 def _fix(fix: Fix, width: int) -> Iterator[Line]:
-    notes = [] if fix.safety == "safe" else [fix.safety]
+    notes: list[str] = [] if fix.safety == "safe" else [fix.safety]
     notes += ["restarts the engine"] if fix.restarts else []
     title = fix.title + (f" ({', '.join(notes)})" if notes else "")
     lines = textwrap.wrap(title, width - 8, break_on_hyphens=False)
@@ -99,7 +103,9 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     yield Line(f"ok    {_checks(counts.passed)} passed", "green")
     if counts.not_applicable:
         ids = ", ".join(row.check for row in report.results if row.outcome == "not_applicable")
-        yield from _hanging("--", f"{_checks(counts.not_applicable)} cannot apply here: {ids}", width)
+        yield from _hanging(
+            "--", f"{_checks(counts.not_applicable)} cannot apply here: {ids}", width
+        )
     yield from _undecided("??", "blocked", "could not be decided", report, width)
     yield from _undecided("!!", "crashed", "crashed (a fault of infer-doctor)", report, width)
     yield Line("")

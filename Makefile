@@ -1,0 +1,21 @@
+# Everything a contributor runs; `.ci/run` runs the same targets.
+PYTHON ?= python
+
+.PHONY: setup test lint types
+
+setup:  ## this project and its tools into the environment of $(PYTHON)
+	$(PYTHON) -m pip install -q -e '.[dev]'
+
+test:  ## all tests, with coverage
+	$(PYTHON) -m coverage run -m pytest
+	$(PYTHON) -m coverage report --skip-covered --show-missing
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+# Type checkers do not see setuptools' mapping of doctor/, checks/ and fixes/: give them links.
+types:
+	rm -rf build/types && mkdir -p build/types/infer_doctor
+	ln -s $(CURDIR)/doctor/* $(CURDIR)/checks $(CURDIR)/fixes build/types/infer_doctor/
+	MYPYPATH=build/types $(PYTHON) -m mypy -p infer_doctor
