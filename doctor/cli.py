@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
 from infer_doctor._version import VERSION
 
 if TYPE_CHECKING:

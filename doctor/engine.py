@@ -85,7 +85,7 @@ class Subject:
         arguments: dict[str, object] = {}
         for need in probe.needs:
             if need.fact is Host:
-                if self.host is None:
+                if self.host is None and not need.optional:
                     return Missing(fact="Host", reason=self._unasked, kind="unavailable")
                 arguments[need.name] = self.host
                 continue

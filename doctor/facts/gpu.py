@@ -227,6 +227,10 @@ def gpu_memory(reading: NvmlReading) -> GpuMemory:
     rows = _Rows(reading)
     found = []
     for index, raw in rows:
+        mode = raw.get("MigMode")
+        if isinstance(mode, list) and mode and mode[0] == 1:
+            rows.gaps.append(f"GPU {index} is partitioned (MIG): its instances were not read")
+            continue
         second = raw.get("MemoryInfo_v2")
         if second and not _failed(second):
             found.append(

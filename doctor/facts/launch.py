@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 ENGINES = {"vllm": "vllm", "trtllm-serve": "tensorrt-llm", "trtllm-bench": "tensorrt-llm"}
@@ -20,6 +20,10 @@ SIZES = {
 """Options of `vllm serve` and `trtllm-serve` that multiply the number of ranks."""
 
 
+UTILISATION = ("--gpu-memory-utilization", "--free-gpu-memory-fraction")
+"""The share of the GPU's memory that the engine asks for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Launch:
     """A command line. `ranks` is None when a size is no number."""
@@ -27,27 +31,45 @@ class Launch:
     command: tuple[str, ...]
     engine: str | None
     ranks: int | None
+    memory_utilization: float | None
 
 
 def launch_of(command: Sequence[str]) -> Launch:
-    """Read the engine and the number of ranks off a command line."""
-    sizes = {"tensor": 1, "pipeline": 1}
-    readable = True
+    """Read the engine, the number of ranks and the memory share off a command line."""
+    sizes = {"tensor": "1", "pipeline": "1"}
+    share = None
     words = list(command)
     for place, word in enumerate(words):
         name, equals, value = word.partition("=")
-        name = name.replace("_", "-") if name.startswith("--") and name not in SIZES else name
-        if name not in SIZES:
-            continue
         if not equals:
             value = words[place + 1] if place + 1 < len(words) else ""
-        if value.isdigit():
-            sizes[SIZES[name]] = int(value)
-        else:
-            readable = False
+        dashed = name.replace("_", "-") if name.startswith("--") else name
+        kind = SIZES.get(name) or SIZES.get(dashed)
+        if kind is not None:
+            sizes[kind] = value
+        elif dashed in UTILISATION:
+            share = value
     programs = (os.path.basename(word) for word in words)
     return Launch(
         command=tuple(command),
         engine=next((ENGINES[name] for name in programs if name in ENGINES), None),
-        ranks=sizes["tensor"] * sizes["pipeline"] if readable else None,
+        ranks=_product(sizes.values()),
+        memory_utilization=_fraction(share),
     )
+
+
+def _product(sizes: Iterable[str]) -> int | None:
+    product = 1
+    for size in sizes:
+        if not size.isascii() or not size.isdigit():
+            return None
+        product *= int(size)
+    return product
+
+
+def _fraction(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 < value <= 1 else None

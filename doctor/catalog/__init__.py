@@ -1,0 +1,1 @@
+"""Tables with their source and date. Rules stand in checks, words in their docstrings."""

@@ -1,0 +1,54 @@
+"""CUDA_VISIBLE_DEVICES as CUDA reads it, and what the installed vLLM makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.machine import Environ
+from infer_doctor.host import Absent, Host
+from infer_doctor.registry import probe
+
+NAME = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisibleDevices:
+    """The entries of CUDA_VISIBLE_DEVICES, in order; an empty value has none."""
+
+    value: str
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceIdRules:
+    """Whether the installed vLLM takes a UUID where CUDA does, read from its own source."""
+
+    takes_uuid: bool
+    source: str
+
+
+@probe
+def visible_devices(environ: Environ) -> VisibleDevices:
+    """Absent when the variable is not set: then all GPUs are visible."""
+    value = environ.variables.get(NAME)
+    if value is None:
+        raise Absent(f"{NAME} is not set")
+    return VisibleDevices(
+        value=value, entries=tuple(entry.strip() for entry in value.split(",") if entry.strip())
+    )
+
+
+@probe
+def device_id_rules(engine: EngineFact, host: Host) -> DeviceIdRules:
+    """vLLM turned every entry into an integer until it looked UUIDs up in NVML.
+
+    The look-up stands in platforms/cuda.py (device_control_id_to_physical_device_id, seen in
+    0.32.0); before, platforms/interface.py called int() on the entry: "invalid literal for int()
+    with base 10: 'GPU-..." (vllm-project/vllm issues 13815, 20939, 41848).
+    """
+    if engine.name != "vllm":
+        raise Absent("the rule is about vLLM")
+    path = f"{engine.package}/platforms/cuda.py"
+    text = host.read(path)
+    return DeviceIdRules(takes_uuid="nvmlDeviceGetHandleByUUID" in text, source=path)
