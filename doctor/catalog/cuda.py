@@ -40,3 +40,22 @@ TOOLKIT_DRIVER = {
 def driver_key(version: str) -> tuple[int, ...]:
     """A driver version for comparing: (535, 183, 1)."""
     return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+NVML_MISMATCH = 18
+"""NVML_ERROR_LIB_RM_VERSION_MISMATCH."""
+
+NVML_FAULTS = {
+    4: "no permission to reach the driver",
+    8: "a GPU has no power cable attached",
+    9: "the driver says that it is not loaded",
+    10: "the driver did not answer in time",
+    11: "an interrupt of the GPU is not served",
+    14: "the information ROM of a GPU is corrupted",
+    15: "a GPU has fallen off the bus",
+    16: "a GPU needs a reset",
+    17: "the operating system blocks the GPU",
+    20: "not enough memory",
+    999: "unknown error of the driver",
+}
+"""nvmlReturn_t codes that speak of the driver or a GPU (nvml.h)."""
