@@ -89,7 +89,15 @@ def check(id: str, *, severity: Severity, category: Category, since: str) -> Cal
     return declare
 
 
-def probe(function: F | None = None, *, deep: bool = False) -> Any:
+@typing.overload
+def probe(function: F) -> F: ...
+
+
+@typing.overload
+def probe(*, deep: bool) -> Callable[[F], F]: ...
+
+
+def probe(function: F | None = None, *, deep: bool = False) -> F | Callable[[F], F]:
     """Declare a probe. `deep` ones touch the GPU or run foreign code: only under `--deep`."""
 
     def declare(function: F) -> F:
