@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 import traceback
 from collections.abc import Iterable, Mapping
@@ -159,6 +158,8 @@ def _stamp(finding: Finding, check: Check, subject: Subject) -> Finding:
     The fingerprint names the check and the affected thing and no number, so that it stays the same
     from run to run and on every host.
     """
+    import hashlib  # loads OpenSSL: only when there is a finding
+
     identity = f"{check.id}\0{finding.about}"
     return replace(
         finding,
