@@ -305,6 +305,9 @@ def _write(text: str, output: str | None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.ClickException(f"standard output: {error.strerror}") from None
 
 
 class _Spinner:
@@ -358,7 +361,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{error.format_message()} (see `{where} --help`)")
     except click.ClickException as error:
         return _fail(error.format_message())
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # click's answer to a closed pipe under --help
         return 0
     except Exception as error:
         # The last line of defence: a fault of ours is one line, not a traceback in a ticket.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +31,16 @@ SLOW_LIMIT_S = {"distributions": 10.0, "find": 10.0}
 
 LANES = {"nvml": "nvml", "distributions": "python", "run": "run", "find": "find"}
 
+CHILD_SHARE = 0.9
+"""What a child gets of that time, so that it can still say itself what hangs."""
+
+RESERVE_S = 1.0
+"""Kept of the whole time limit for starting the doctor, ending its children and the report: 0.5 s
+on a healthy machine."""
+
+DEATH_S = 0.1
+"""How long a killed child is waited for; one that hangs in the kernel may never die."""
+
 TICK_S = 0.08
 
 _abandoned: list[subprocess.Popen[bytes]] = []
@@ -44,15 +54,17 @@ class LiveHost(Host):
         super().__init__()
         self.timeout_s = timeout_s
         self._on_wait = on_wait
-        self._started = time.monotonic()
+        self._end = time.monotonic() + timeout_s - min(RESERVE_S, timeout_s / 2)
         self._lanes: dict[str, _Lane] = {}
+        self._silences: dict[str, int] = {}
         self._asked_early: dict[str, float] = {}
         self._dead_mounts: list[str] = []
 
     def prefetch(self) -> None:
         """Start the reading of NVML, which may take seconds."""
-        self._lane("nvml").send("nvml", {}, self._limit("nvml"))
-        self._asked_early["nvml"] = time.monotonic()
+        with contextlib.suppress(OSError):  # no process to be had: the question itself will say so
+            self._lane("nvml").send("nvml", {}, self._limit("nvml"))
+            self._asked_early["nvml"] = time.monotonic()
 
     def close(self) -> None:
         """End the children; one that does not end within a moment is left alone."""
@@ -68,34 +80,15 @@ class LiveHost(Host):
         return lane
 
     def _limit(self, operation: str) -> float:
+        """Halved by every silence of its lane, so that many dead paths cost no more than two."""
         share = min(1.0, self.timeout_s / 20.0 * 2)
-        return SLOW_LIMIT_S.get(operation, SOFT_LIMIT_S) * share
+        limit = SLOW_LIMIT_S.get(operation, SOFT_LIMIT_S) * share
+        return float(limit / 2 ** self._silences.get(LANES.get(operation, "rest"), 0))
 
     def _fetch(self, operation: str, arguments: dict[str, Any], limit_s: float | None) -> Capture:
-        began = self._asked_early.pop(operation, None)
-        early = began is not None
-        began = began if began is not None else time.monotonic()
-        end = self._started + self.timeout_s
-        deadline = min(end, began + (limit_s or self._limit(operation)))
-        path = str(arguments.get("path", ""))
-        reply: dict[str, Any]
-        if self._on_dead_mount(path):
-            reply = _error("timeout", "its mount does not answer")
-        elif time.monotonic() >= end:
-            reply = _error("timeout", f"the time limit of {self.timeout_s:g} s was reached before")
-        else:
-            lane = self._lane(operation)
-            if not early:
-                lane.send(operation, arguments, deadline - began)
-            try:
-                reply = lane.receive(deadline, self._on_wait)
-            except _Silent:
-                lane.close()
-                self._remember_mount(path)
-                reply = _error("timeout", f"no answer within {deadline - began:.1f} s")
-            except _Died as death:
-                lane.close()
-                reply = _error("died", f"the process that asked died ({death})")
+        began = self._asked_early.get(operation, time.monotonic())
+        deadline = min(self._end, began + (limit_s or self._limit(operation)))
+        reply = self._reply(operation, arguments, began, deadline)
         return Capture(
             operation=operation,
             arguments=arguments,
@@ -105,11 +98,36 @@ class LiveHost(Host):
             duration_ms=round((time.monotonic() - began) * 1000, 3),
         )
 
+    def _reply(
+        self, operation: str, arguments: dict[str, Any], began: float, deadline: float
+    ) -> dict[str, Any]:
+        path = str(arguments.get("path", ""))
+        if self._on_dead_mount(path):
+            return _error("timeout", "its mount does not answer")
+        if time.monotonic() >= self._end:
+            return _error("timeout", f"the time limit of {self.timeout_s:g} s was reached before")
+        try:
+            lane = self._lane(operation)
+        except OSError as error:
+            return _error("failed", f"no process could be started to ask: {error.strerror}")
+        if self._asked_early.pop(operation, None) is None:
+            lane.send(operation, arguments, deadline - began)
+        try:
+            return lane.receive(deadline, self._on_wait)
+        except _Silent:
+            lane.close()
+            self._remember_silence(operation, path)
+            return _error("timeout", f"no answer within {deadline - began:.1f} s")
+        except _Died:
+            return _error("died", f"the process that asked died ({lane.close()})")
+
     def _on_dead_mount(self, path: str) -> bool:
         return any(path == dead or path.startswith(f"{dead}/") for dead in self._dead_mounts)
 
-    def _remember_mount(self, path: str) -> None:
+    def _remember_silence(self, operation: str, path: str) -> None:
         """Ask nothing more below a mount that hangs (below the path itself on the root mount)."""
+        lane = LANES.get(operation, "rest")
+        self._silences[lane] = self._silences.get(lane, 0) + 1
         if not path.startswith("/"):
             return
         try:
@@ -150,15 +168,15 @@ class _Lane:
         package = os.path.dirname(os.path.dirname(os.path.abspath(hands.__file__)))
         extra = f"sys.path.append({extra_path!r}); " if extra_path else ""
         code = (
-            f"import sys; sys.path.insert(0, {package!r}); {extra}"
-            "from hands.loop import main; main()"
+            f"import sys; sys.path.append({package!r}); {extra}from hands.loop import main; main()"
         )
+        no_cache = ["-B"] if sys.dont_write_bytecode else []  # -I ignores the variable
         self._child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", code],
+            [sys.executable, "-I", "-S", *no_cache, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the parent, which then closes the lanes
+            start_new_session=True,  # a group to kill as a whole; Ctrl-C is for the parent
         )
         self._buffer = b""
         self.ended = False
@@ -168,7 +186,7 @@ class _Lane:
         question = {
             "operation": operation,
             "arguments": arguments,
-            "limit_s": math.ceil(limit_s),
+            "limit_s": limit_s * CHILD_SHARE,
         }
         try:
             self._child.stdin.write(json.dumps(question).encode() + b"\n")
@@ -190,31 +208,29 @@ class _Lane:
                 continue
             part = os.read(descriptor, 1 << 20)
             if not part:
-                raise _Died(self._death())
+                raise _Died
             self._buffer += part
         line, _, self._buffer = self._buffer.partition(b"\n")
         reply: dict[str, Any] = json.loads(line)
         return reply
 
-    def _death(self) -> str:
-        try:
-            status = self._child.wait(timeout=0.5)
-        except subprocess.TimeoutExpired:
-            return "it closed its output"
-        return f"signal {-status}" if status < 0 else f"exit status {status}"
+    def close(self) -> str:
+        """Kill the child and what it started; says how it ended.
 
-    def close(self) -> None:
-        """Kill the child; one that does not die (state D) is left alone and never waited for.
-
-        It only reads, so there is nothing to finish, and a kill is faster than an orderly end.
+        It only reads, so there is nothing to finish, and a kill is faster than an orderly end. One
+        that does not die (state D) is left alone and never waited for.
         """
         self.ended = True
-        self._child.kill()
+        if self._child.returncode is None:  # else its number may be another's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         try:
-            self._child.wait(timeout=0.1)
+            status = self._child.wait(timeout=DEATH_S)
         except subprocess.TimeoutExpired:
             _abandoned.append(self._child)
+            return "it cannot be killed"
+        return f"signal {-status}" if status < 0 else f"exit status {status}"

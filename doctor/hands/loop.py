@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
+import resource
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -35,10 +37,12 @@ def _operations() -> dict[str, Callable[..., Json]]:
     }
 
 
-def _nvml() -> Json:
+def _nvml(limit_s: float) -> Json:
     from .nvml import nvml
 
-    return nvml()
+    # A library that crashes must not leave a core file behind; this process asks nothing else.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    return nvml(limit_s)
 
 
 def _distributions(folders: list[str]) -> Json:
@@ -47,10 +51,12 @@ def _distributions(folders: list[str]) -> Json:
     return distributions(folders)
 
 
-def answer(operation: str, arguments: Json) -> Json:
+def answer(operation: str, arguments: Json, limit_s: float) -> Json:
     """{"value": ...} or {"error": {"code", "message"}}."""
     try:
-        return {"value": _operations()[operation](**arguments)}
+        return {"value": _operations()[operation](**arguments, **more)}
+    # The time limit is no part of the question: a replay may ask with another one.
+    more = {"limit_s": limit_s} if operation in ("nvml", "run") else {}
     except OSError as error:
         code = errno.errorcode.get(error.errno or 0, "EIO")
         code = "timeout" if isinstance(error, TimeoutError) and not error.errno else code
@@ -69,8 +75,8 @@ def main() -> None:
         os.dup2(nowhere, descriptor)
     for line in iter(questions.readline, b""):
         question = json.loads(line)
-        signal.alarm(question["limit_s"] + 5)
-        reply = answer(question["operation"], question["arguments"])
+        signal.alarm(math.ceil(question["limit_s"]) + 5)
+        reply = answer(question["operation"], question["arguments"], question["limit_s"])
         signal.alarm(0)
         answers.write(json.dumps(reply).encode() + b"\n")
         answers.flush()

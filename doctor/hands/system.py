@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import select
-import signal
 import subprocess
 import time
 from typing import Any
@@ -207,14 +206,12 @@ def pci() -> Json:
 
 
 def run(command: list[str], limit_s: float, input: str) -> Json:
-    """Run a command without a shell; its group is killed when time is up."""
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    """Run a command without a shell; it is killed when time is up.
+
+    It stays in the process group of this child, which the parent kills as a whole in the end.
+    """
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
     assert child.stdin and child.stdout and child.stderr
     try:
         child.stdin.write(input.encode())
@@ -225,21 +222,21 @@ def run(command: list[str], limit_s: float, input: str) -> Json:
     out, err = list(streams)
     still_open = set(streams)
     deadline = time.monotonic() + limit_s
-    timed_out = False
-    while still_open and not timed_out:
-        ready, _, _ = select.select(list(still_open), [], [], max(0.0, deadline - time.monotonic()))
-        timed_out = not ready
-        for descriptor in ready:
-            part = os.read(descriptor, 65_536)
-            if not part:
-                still_open.discard(descriptor)
-            elif len(streams[descriptor]) < OUTPUT_LIMIT:
-                streams[descriptor] += part
-    if timed_out:
-        os.killpg(child.pid, signal.SIGKILL)
-        raise TimeoutError(f"{command[0]} did not end within {limit_s:g} s")
+    try:
+        while still_open and (left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select(list(still_open), [], [], left)
+            for descriptor in ready:
+                part = os.read(descriptor, 65_536)
+                if not part:
+                    still_open.discard(descriptor)
+                elif len(streams[descriptor]) < OUTPUT_LIMIT:
+                    streams[descriptor] += part
+        exit_status = child.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        child.kill()  # not waited for: in the D state it does not die
+        raise TimeoutError(f"{command[0]} did not end within {limit_s:g} s") from None
     return {
-        "exit_status": child.wait(timeout=max(0.1, deadline - time.monotonic())),
+        "exit_status": exit_status,
         "stdout": streams[out][:OUTPUT_LIMIT].decode("utf-8", "backslashreplace"),
         "stderr": streams[err][:OUTPUT_LIMIT].decode("utf-8", "backslashreplace"),
     }
