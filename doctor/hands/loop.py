@@ -53,10 +53,10 @@ def _distributions(folders: list[str]) -> Json:
 
 def answer(operation: str, arguments: Json, limit_s: float) -> Json:
     """{"value": ...} or {"error": {"code", "message"}}."""
-    try:
-        return {"value": _operations()[operation](**arguments, **more)}
     # The time limit is no part of the question: a replay may ask with another one.
     more = {"limit_s": limit_s} if operation in ("nvml", "run") else {}
+    try:
+        return {"value": _operations()[operation](**arguments, **more)}
     except OSError as error:
         code = errno.errorcode.get(error.errno or 0, "EIO")
         code = "timeout" if isinstance(error, TimeoutError) and not error.errno else code
