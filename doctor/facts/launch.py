@@ -58,6 +58,17 @@ def launch_of(command: Sequence[str]) -> Launch:
     )
 
 
+def option(launch: Launch, *names: str) -> str | None:
+    """The value of an option, the last one given; in long names _ and - are the same."""
+    found = None
+    words = launch.command
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if (name.replace("_", "-") if name.startswith("--") else name) in names:
+            found = value if equals else words[place + 1] if place + 1 < len(words) else ""
+    return found
+
+
 def _product(sizes: Iterable[str]) -> int | None:
     product = 1
     for size in sizes:

@@ -8,6 +8,7 @@ Every operation is a function of JSON arguments that returns JSON; it never deci
 """
 
 VERSIONS = {
+    "cgroup": 1,
     "distributions": 1,
     "environ": 1,
     "find": 1,

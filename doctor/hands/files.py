@@ -81,7 +81,7 @@ def which(name: str, path: str) -> Json:
 
 
 def space(path: str) -> Json:
-    """Room on the file system that holds the path or its nearest existing parent, in bytes."""
+    """The file system that holds the path or its nearest existing parent: room, mount, type."""
     while True:
         try:
             room = os.statvfs(path)
@@ -91,13 +91,32 @@ def space(path: str) -> Json:
             if parent == path:
                 raise
             path = parent
+    where = os.path.realpath(path)
+    mount = _mount_of(where)
     return {
         "path": path,
-        "real": os.path.realpath(path),
+        "real": where,
+        "device": os.stat(path).st_dev,
         "total": room.f_frsize * room.f_blocks,
         "free": room.f_frsize * room.f_bavail,
-        "writable": os.access(path, os.W_OK),
+        "inodes": room.f_files,
+        "inodes_free": room.f_favail,
+        "read_only": bool(room.f_flag & os.ST_RDONLY),
+        "writable": os.access(path, os.W_OK | os.X_OK),
+        "mount": mount["point"] if mount else None,
+        "type": mount["type"] if mount else None,
     }
+
+
+def _mount_of(path: str) -> Json | None:
+    """The mount with the longest point above the path; of several on one point the last counts."""
+    found: Json | None = None
+    for row in mounts()["mounts"]:
+        point = row["point"]
+        above = path == point or path.startswith(point.rstrip("/") + "/")
+        if above and (found is None or len(point) >= len(found["point"])):
+            found = row
+    return found
 
 
 def mounts() -> Json:
@@ -109,9 +128,13 @@ def mounts() -> Json:
         fields, kind = left.split(" "), right.split(" ")
         if len(fields) < 6 or not kind[0]:
             continue
-        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-        rows.append({"point": point, "type": kind[0], "options": fields[5]})
+        rows.append({"point": unescape(fields[4]), "type": kind[0], "options": fields[5]})
     return {"mounts": rows}
+
+
+def unescape(field: str) -> str:
+    """A field of mountinfo: spaces and the like are written as \\NNN (proc(5))."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
 def find(path: str, pattern: str, limit: int) -> Json:

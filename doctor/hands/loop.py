@@ -11,13 +11,14 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from . import files, system
+from . import cgroup, files, system
 
 Json = dict[str, Any]
 
 
 def _operations() -> dict[str, Callable[..., Json]]:
     return {
+        "cgroup": cgroup.cgroup,
         "distributions": _distributions,
         "environ": system.environ,
         "find": files.find,
