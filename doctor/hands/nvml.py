@@ -82,7 +82,7 @@ class _Reader(threading.Thread):
     def answer(self, deadline: float) -> Json:
         """A value or {"error"} for each step; raises what `first` raised, or TimeoutError."""
         self.join(max(0.0, deadline - time.monotonic()))
-        hanging = f"NVML hangs ({self._now})"
+        hanging = f"no return from {self._now}"
         if self._failure is not None:
             raise self._failure
         if self.is_alive() and self._now not in self._steps:

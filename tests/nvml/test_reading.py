@@ -181,7 +181,7 @@ def test_file_that_is_no_library(tmp_path: Path, read: Read) -> None:
 
 @pytest.mark.parametrize("symbol", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
 def test_hanging_start_is_named(symbol: str, one_gpu: Path, read: Read) -> None:
-    with pytest.raises(Unavailable, match=r"NVML hangs") as caught:
+    with pytest.raises(Unavailable, match=r"no return from (nvmlInit|gpus)") as caught:
         read(one_gpu, f"{symbol}=hang")
     assert caught.value.code == "timeout"
 
@@ -195,13 +195,13 @@ def test_hanging_getter_costs_only_what_follows_on_its_gpu(two_gpus: Path, read:
     second = answer["gpus"][1]
     assert {key: second[key] for key in before} == {key: healthy["gpus"][1][key] for key in before}
     for key in second.keys() - set(before):
-        assert second[key] == {"error": "TimeoutError: NVML hangs (MigMode)"}
+        assert second[key] == {"error": "TimeoutError: no return from MigMode"}
 
 
 def test_gpu_that_does_not_open_costs_only_itself(two_gpus: Path, read: Read) -> None:
     healthy = read(two_gpus)
     answer = read(two_gpus, "nvmlDeviceGetHandleByIndex_v2@0=hang")
-    assert answer["gpus"][0] == {"error": "TimeoutError: NVML hangs (nvmlDeviceGetHandleByIndex)"}
+    assert answer["gpus"][0] == {"error": "TimeoutError: no return from nvmlDeviceGetHandleByIndex"}
     assert answer["gpus"][1] == healthy["gpus"][1]
 
 
