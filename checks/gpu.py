@@ -22,6 +22,7 @@ from infer_doctor.fixes.gpu import (
     reset_gpu,
     set_visible_devices,
 )
+from infer_doctor.host import Unavailable
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.registry import check
 from infer_doctor.units import age, gib, plural
@@ -125,6 +126,10 @@ def visible_devices_wrong(
         Evidence(source="environment", excerpt=f"{NAME}={visible.value}"),
         Evidence(source=gpus.source, excerpt=f"lists {plural(len(gpus.gpus), 'GPU')}"),
     )
+    if any(entry.startswith("GPU-") for entry in visible.entries) and any(
+        gpu.uuid is None for gpu in gpus.gpus
+    ):
+        raise Unavailable(f"{NAME} names UUIDs, and those of the GPUs are not known")
     problem = _visible_problem(visible.entries, gpus)
     if problem is None:
         by_uuid = [entry for entry in visible.entries if entry.startswith(("GPU-", "MIG-"))]
@@ -209,6 +214,7 @@ def memory_held(
         if chosen is not None and row.index not in chosen:
             continue
         wanted = math.ceil(row.usable * share)
+        about, most = ("about ", "at most ") if row.bounds else ("", "")
         if row.free >= wanted or row.used <= 0:
             continue
         mine = [owner for owner in owners.owners if owner.gpu == row.index]
@@ -216,8 +222,8 @@ def memory_held(
         yield Finding(
             about=f"GPU {row.index}",
             message=f"GPU {row.index}: {gib(row.used)} of {gib(row.usable)} are held"
-            f"{_holders(mine)}; vLLM wants {gib(wanted)} free ({share:g}), "
-            f"{gib(row.free)} are",
+            f"{_holders(mine)}; vLLM wants {about}{gib(wanted)} free ({share:g}), "
+            f"{most}{gib(row.free)} are",
             severity="error" if launch or orphans else None,
             evidence=(
                 Evidence(
@@ -272,6 +278,8 @@ def _memory_fixes(row: MemoryRow, owners: Sequence[Owner]) -> tuple[Fix, ...]:
         for owner in owners
         if owner.age_s is not None
     ]
+    if row.bounds:  # a share out of upper bounds may be one that does not fit
+        return tuple(fixes)
     return (*fixes, *lower_utilisation(row.free, row.usable))
 
 

@@ -67,10 +67,12 @@ class Subject:
         if probe is None:
             return missing(self._unasked)
         if probe.deep and not self._deep:
-            return missing("needs --deep")
+            return missing("needs --deep" if self.host is not None else self._unasked)
         arguments = self._arguments(probe)
         if isinstance(arguments, Missing):
             return missing(arguments.reason, arguments.kind)
+        if self.host is None and arguments and all(v is None for v in arguments.values()):
+            return missing(self._unasked)  # all needs are optional, and there is nobody to ask
         try:
             return probe.function(**arguments)
         except Unavailable as error:

@@ -15,7 +15,7 @@ from infer_doctor.redact import Redactor
 from infer_doctor.registry import Check, Registry
 from infer_doctor.snapshot import BadSnapshot, Snapshot
 from infer_doctor.snapshot import read as read_snapshot
-from infer_doctor.targets import NoTarget, facts_of, read_text
+from infer_doctor.targets import NoTarget, facts_of, is_snapshot, read_text
 
 __all__ = ["Examination", "NoTarget"]
 
@@ -28,7 +28,7 @@ class Examination:
         subjects: Sequence[Subject],
         *,
         live: LiveHost | None = None,
-        replayed: Snapshot | None = None,
+        replayed: Sequence[Snapshot] = (),
     ) -> None:
         self.subjects = subjects
         self._live = live
@@ -50,17 +50,21 @@ class Examination:
     ) -> Examination:
         """What the command line names; raises NoTarget or BadSnapshot."""
         launch = [launch_of(command)] if command else []
-        if targets:
-            if snapshot:
-                raise NoTarget("give either --snapshot or targets, not both")
-            return cls([_foreign(registry, target, launch) for target in targets])
+        if targets and snapshot is not None:
+            raise NoTarget("give either --snapshot or targets, not both")
         if snapshot is not None:
-            replayed = load_snapshot(snapshot)
-            question = Question(python=python or replayed.python)
-            subject = Subject(
-                "host", registry, host=replayed.host, given=[question, *launch], deep=deep
-            )
-            return cls([subject], replayed=replayed)
+            targets = [snapshot]
+        if targets:
+            replayed: list[Snapshot] = []
+            subjects = []
+            for target in dict.fromkeys(targets):
+                if snapshot is None and not is_snapshot(target):
+                    subjects.append(_foreign(registry, target, launch))
+                    continue
+                replayed.append(load_snapshot(target))
+                name = "host" if len(targets) == 1 else target
+                subjects.append(_replay(registry, name, replayed[-1], python, launch, deep))
+            return cls(subjects, replayed=replayed)
         host = LiveHost(timeout_s, on_wait)
         subject = Subject(
             "host", registry, host=host, given=[Question(python=python), *launch], deep=deep
@@ -102,7 +106,12 @@ class Examination:
     @property
     def redactions(self) -> tuple[Redaction, ...]:
         """What was masked; a replay repeats what its snapshot says."""
-        return self._replayed.redactions if self._replayed else self.redactor.redactions
+        if not self._replayed:
+            return self.redactor.redactions
+        counts: dict[str, int] = {}
+        for row in (row for snapshot in self._replayed for row in snapshot.redactions):
+            counts[row.kind] = counts.get(row.kind, 0) + row.count
+        return tuple(Redaction(kind=kind, count=count) for kind, count in counts.items())
 
 
 def load_snapshot(path: str) -> Snapshot:
@@ -114,8 +123,22 @@ def load_snapshot(path: str) -> Snapshot:
         raise BadSnapshot(f"{path}: {error}") from None
 
 
+def _replay(
+    registry: Registry,
+    name: str,
+    replayed: Snapshot,
+    python: str | None,
+    launch: Sequence[object],
+    deep: bool,
+) -> Subject:
+    """The machine of a snapshot as a subject."""
+    question = Question(python=python or replayed.python)
+    return Subject(name, registry, host=replayed.host, given=[question, *launch], deep=deep)
+
+
 def _foreign(registry: Registry, target: str, launch: Sequence[object]) -> Subject:
     """A file as a subject: only the facts it holds."""
-    return Subject(
-        target, registry, host=None, given=[*facts_of(target), *launch], unasked="not in this file"
-    )
+    subject = Subject(target, registry, host=None, given=launch, unasked="not in this file")
+    for kind, fact in facts_of(target).items():
+        subject.give(kind, fact)
+    return subject

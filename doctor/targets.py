@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+Facts = Mapping[type, object]
+"""What a file holds, by the type of the fact; a Missing says why one that it names is not known."""
 
 FILE_LIMIT = 64 << 20
-"""Bytes; a snapshot of a machine with 300 distributions has 2 MB, `nvidia-smi -q -x` of 16 GPUs 1 MB."""
+"""Bytes; a snapshot of a machine with 300 distributions has 2 MB."""
+
+OUTPUT_LIMIT = 4 << 20
+"""Characters; `nvidia-smi -q -x` of a GPU with many clocks has 122,000, so 16 GPUs 2 million."""
+
+SMI_FAILURE = re.compile(
+    r"NVIDIA-SMI has failed because[^\n]{0,80}|Failed to initialize NVML: [^\n]{1,80}"
+    r"|No devices were found"
+)
+"""What nvidia-smi prints instead of its output (docs.nvidia.com/deploy/nvidia-smi, exit codes)."""
 
 
 class NoTarget(Exception):
@@ -20,37 +34,72 @@ def read_text(path: str) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise NoTarget(f"{path}: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
+    try:
+        found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):
             raise NoTarget(f"{path}: is a folder; this version examines files")
         if not stat.S_ISREG(found.st_mode):
             raise NoTarget(f"{path}: is no regular file")
         if found.st_size > FILE_LIMIT:
             raise NoTarget(f"{path}: {found.st_size:,} bytes are too many (at most {FILE_LIMIT:,})")
-        data = file.read(FILE_LIMIT + 1)
-    if not data.strip():
-        raise NoTarget(f"{path}: is empty")
-    if b"\0" in data:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(FILE_LIMIT + 1)
+    finally:
+        os.close(descriptor)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # PowerShell's ">"
+        text = data.decode("utf-16", "replace")
+    else:
+        text = data.decode("utf-8", "backslashreplace")
+    if "\0" in text:
         raise NoTarget(f"{path}: is binary, not text")
-    return data.decode("utf-8", "backslashreplace")
+    if not text.strip("\ufeff \t\r\n"):
+        raise NoTarget(f"{path}: is empty")
+    return text
 
 
-def facts_of(path: str) -> Sequence[object]:
+def is_snapshot(path: str) -> bool:
+    """Whether the file is JSON: of the files that are known, only snapshots are."""
+    return read_text(path).lstrip("\ufeff \t\r\n").startswith("{")
+
+
+def facts_of(path: str) -> Facts:
     """The facts that a foreign file holds; raises NoTarget."""
-    text = read_text(path)
+    from infer_doctor.foreign.text import clean
+
+    try:
+        return facts_in(clean(read_text(path)), os.path.basename(path))
+    except ValueError as error:
+        raise NoTarget(f"{path}: {error}") from None
+
+
+def facts_in(text: str, source: str) -> Facts:
+    """The facts that a text holds; raises ValueError with words that complete "FILE: ..."."""
+    if len(text) > OUTPUT_LIMIT:
+        raise ValueError(
+            f"{len(text):,} characters are too many for an output of nvidia-smi or collect_env "
+            f"(at most {OUTPUT_LIMIT:,})"
+        )
     for recognise, parse in _readers():
         if recognise(text):
-            try:
-                return parse(text, os.path.basename(path))
-            except ValueError as error:
-                raise NoTarget(f"{path}: {error}") from None
-    raise NoTarget(
-        f"{path}: is no file that infer-doctor knows (vllm collect-env, torch collect_env, "
-        "nvidia-smi -q, nvidia-smi -q -x, a snapshot with --snapshot)"
+            return parse(text, source)
+    if failure := SMI_FAILURE.search(text):
+        raise ValueError(
+            f"nvidia-smi failed there ({failure[0].strip()}); "
+            "`infer-doctor check` on that machine says why"
+        )
+    raise ValueError(
+        "is no file that infer-doctor knows (vllm collect-env, torch collect_env, nvidia-smi, "
+        "nvidia-smi -q, nvidia-smi -q -x, a snapshot)"
     )
 
 
-def _readers() -> Sequence[tuple[Callable[[str], bool], Callable[[str, str], Sequence[object]]]]:
+def _readers() -> Sequence[tuple[Callable[[str], bool], Callable[[str, str], Facts]]]:
     """(recognises the text, facts of the text and its file name), the surest first."""
-    return ()
+    from infer_doctor.foreign import collect_env, smi_query, smi_table
+
+    return (
+        (smi_query.is_xml, smi_query.read_xml),
+        (collect_env.is_collect_env, collect_env.read_collect_env),
+        (smi_query.is_text, smi_query.read_text),
+        (smi_table.is_table, smi_table.read_table),
+    )

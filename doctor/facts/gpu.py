@@ -76,6 +76,8 @@ class MemoryRow:
     usable: int
     used: int
     free: int
+    bounds: bool = False
+    """The source does not say what the driver reserves: usable and free are upper bounds."""
 
 
 @dataclass(frozen=True, kw_only=True)

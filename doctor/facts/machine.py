@@ -34,6 +34,8 @@ class Environ:
     """The environment variables that an engine or its libraries read."""
 
     variables: Mapping[str, str] = field(metadata={"report": False})
+    gaps: tuple[str, ...] = ()
+    """Why a variable that is not here may be set all the same: a file lists only some."""
 
 
 @dataclass(frozen=True, kw_only=True)
