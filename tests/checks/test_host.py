@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from infer_doctor.checks.host import memlock_low, memory_low, nofile_low
 from infer_doctor.facts.launch import Launch, launch_of
 from infer_doctor.facts.limits import Limit, LockRight, ProcessLimits, Rdma
 from infer_doctor.facts.machine import Identity
-from infer_doctor.facts.memory import HostMemory, MemoryGroup, MemoryGroups
+from infer_doctor.facts.memory import HostMemory, MemoryGroup, MemoryGroups, parse_meminfo
 from infer_doctor.testing import contract, examine
 
 GIB = 1 << 30
@@ -43,6 +46,22 @@ def launch(command: str) -> Launch:
 
 
 TWO_NODES = launch("vllm serve m -tp 8 -pp 2 --nnodes 2")
+
+
+@pytest.mark.parametrize("captured", ["h200", "h200-x2"])
+def test_the_real_machines_are_healthy(captured: str) -> None:
+    folder = Path(__file__).parents[1] / "captures" / captured
+    ulimit = (folder / "ulimit.txt").read_text()
+    locked = re.search(r"-l\) (\S+)", ulimit)
+    files = re.search(r"-n\) (\d+)", ulimit)
+    assert locked and files
+    assert locked[1] == "unlimited"
+    real = limits(None, (int(files[1]), int(files[1])))
+    host = parse_meminfo((folder / "meminfo.txt").read_text())
+    start = launch("vllm serve m -tp 2 -pp 2 --nnodes 2")
+    facts: list[object] = [real, CARDS, NO_RIGHT, host, groups(), machine(), start]
+    for function in (memlock_low, nofile_low, memory_low):
+        assert examine(function, *facts).outcome == "passed"
 
 
 def test_memlock_contract() -> None:
