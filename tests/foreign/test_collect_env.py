@@ -75,6 +75,13 @@ def test_a_list_of_gpus_with_a_hole() -> None:
     assert isinstance(facts_in(text, "file")[Gpus], Missing)
 
 
+def test_a_list_of_gpus_without_an_end() -> None:
+    text = read("h200/vllm-collect-env.txt")
+    found = facts_in(text[: text.index("Nvidia driver version")], "file")[Gpus]
+    assert isinstance(found, Missing)
+    assert "does not end" in found.reason
+
+
 def test_cuda_that_works_on_an_old_driver() -> None:
     """torch says that CUDA works: a forward-compatibility library, so no driver is too old here."""
     text = read("h200/vllm-collect-env.txt").replace("580.159.04", "550.54.14")
