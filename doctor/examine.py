@@ -7,8 +7,10 @@ from types import TracebackType
 
 from infer_doctor.engine import Subject, run
 from infer_doctor.facts.environment import Question
+from infer_doctor.facts.interpreter import read as read_interpreter
 from infer_doctor.facts.launch import launch_of
-from infer_doctor.host import Capture
+from infer_doctor.facts.locate import NotAnInterpreter, locate
+from infer_doctor.host import Capture, Unavailable
 from infer_doctor.live import LiveHost
 from infer_doctor.model import CheckResult, Redaction
 from infer_doctor.redact import Redactor
@@ -66,9 +68,10 @@ class Examination:
                 subjects.append(_replay(registry, name, replayed[-1], python, launch, deep))
             return cls(subjects, replayed=replayed)
         host = LiveHost(timeout_s, on_wait)
-        subject = Subject(
-            "host", registry, host=host, given=[Question(python=python), *launch], deep=deep
-        )
+        question = Question(python=python)
+        if python is not None:
+            _require_interpreter(host, question)
+        subject = Subject("host", registry, host=host, given=[question, *launch], deep=deep)
         return cls([subject], live=host)
 
     def __enter__(self) -> Examination:
@@ -112,6 +115,22 @@ class Examination:
         for row in (row for snapshot in self._replayed for row in snapshot.redactions):
             counts[row.kind] = counts.get(row.kind, 0) + row.count
         return tuple(Redaction(kind=kind, count=count) for kind, count in counts.items())
+
+
+def _require_interpreter(host: LiveHost, question: Question) -> None:
+    """Raise NoTarget when `--python` names nothing that can be examined.
+
+    What cannot be known, such as a path that does not answer, is left to the facts.
+    """
+    try:
+        read_interpreter(host, locate(host, question))
+    except NotAnInterpreter as error:
+        host.close()
+        raise NoTarget(f"--python {error}") from None
+    except Unavailable as error:
+        if error.code not in ("timeout", "died"):
+            host.close()
+            raise NoTarget(f"--python {question.python}: {error.reason}") from None
 
 
 def load_snapshot(path: str) -> Snapshot:

@@ -6,6 +6,10 @@ Source: vLLM's config/cache.py; the default went from 0.90 to 0.92 on main on 20
 
 from __future__ import annotations
 
+import json
+import pkgutil
+from dataclasses import dataclass
+
 UTILISATION = 0.92
 UTILISATION_BEFORE = 0.90
 UTILISATION_SINCE = (0, 21)
@@ -18,3 +22,27 @@ def default_utilisation(version: str | None) -> float:
         return UTILISATION
     known = (int(parts[0]), int(parts[1]))
     return UTILISATION if known >= UTILISATION_SINCE else UTILISATION_BEFORE
+
+
+@dataclass(frozen=True)
+class RemovedVariable:
+    """An environment variable that vLLM no longer reads."""
+
+    gone: str
+    """The first release without it, "about 0.15" when only a snapshot of main between is known."""
+    instead: str | None
+    """What replaces it: an option or another variable."""
+    note: str | None
+
+
+def removed_variables() -> dict[str, RemovedVariable]:
+    """Name -> what is known; `vllm_env_removed.json` says where it comes from."""
+    text = pkgutil.get_data("infer_doctor.catalog", "vllm_env_removed.json") or b"{}"
+    return {
+        name: RemovedVariable(
+            gone=f"about {row['gone']}" if row["about"] else row["gone"],
+            instead=row.get("instead"),
+            note=row.get("note"),
+        )
+        for name, row in json.loads(text)["removed"].items()
+    }

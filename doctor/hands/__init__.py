@@ -9,7 +9,7 @@ Every operation is a function of JSON arguments that returns JSON; it never deci
 
 VERSIONS = {
     "cgroup": 1,
-    "distributions": 1,
+    "distributions": 2,
     "environ": 1,
     "find": 1,
     "identity": 1,
@@ -22,6 +22,7 @@ VERSIONS = {
     "read": 1,
     "real": 1,
     "run": 1,
+    "self": 1,
     "space": 1,
     "stat": 1,
     "which": 1,

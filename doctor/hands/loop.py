@@ -32,6 +32,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "read": files.read,
         "real": files.real,
         "run": system.run,
+        "self": system.own,
         "space": files.space,
         "stat": files.stat,
         "which": files.which,

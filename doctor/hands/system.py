@@ -6,6 +6,7 @@ import os
 import resource
 import select
 import subprocess
+import sys
 import time
 from typing import Any
 
@@ -89,6 +90,15 @@ def identity() -> Json:
             if entry.startswith(("nvidia", "nvhost", "nvgpu", "dxg"))
         ),
     }
+
+
+def own() -> Json:
+    """The interpreter that runs the doctor (this child is started with it) and its working folder."""
+    try:
+        folder = os.getcwd()
+    except OSError:  # it was deleted
+        folder = None
+    return {"executable": sys.executable, "folder": folder}
 
 
 def _link(path: str) -> str | None:

