@@ -101,7 +101,12 @@ def driver_library(
 
 
 @probe
-def driver(nvml: NvmlReading | None, module: KernelModule | None) -> Driver:
+def driver(
+    nvml: NvmlReading | None,
+    module: KernelModule | None,
+    bus: PciBus | None,
+    identity: Identity | None,
+) -> Driver:
     """NVML's word; without NVML the kernel module's, which does not say which CUDA it speaks."""
     if nvml is not None and nvml.driver:
         number = nvml.cuda_driver
@@ -116,4 +121,6 @@ def driver(nvml: NvmlReading | None, module: KernelModule | None) -> Driver:
         return Driver(version=module.version, cuda=None, evidence=module.evidence)
     if module is not None:
         raise Unavailable("no NVIDIA driver is loaded")
+    if proof := proof_of_absence(bus, identity):
+        raise Absent(proof)
     raise Unavailable("neither NVML nor /proc/driver/nvidia/version could be read")

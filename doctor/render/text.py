@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from infer_doctor.model import CheckResult, Evidence, Finding, Fix, Report
@@ -31,8 +31,10 @@ def render(report: Report, width: int = 80) -> list[Line]:
     """All lines; commands are never broken, so that they can be copied."""
     lines = [*_head(report, width), Line("")]
     findings = sorted((f for row in report.results for f in row.findings), key=rank)
+    shown: set[str] = set()
     for finding in findings:
-        lines += [*_finding(finding, width), Line("")]
+        lines += [*_finding(finding, shown, width), Line("")]
+        shown.update(fix.id for fix in finding.fixes)
     lines += _rest(report, width)
     return [Line(CONTROL.sub(_visible, line.text), line.style) for line in lines]
 
@@ -57,7 +59,8 @@ def _head(report: Report, width: int) -> Iterator[Line]:
     )
 
 
-def _finding(finding: Finding, width: int) -> Iterator[Line]:
+def _finding(finding: Finding, shown: Collection[str], width: int) -> Iterator[Line]:
+    """Message, id, evidence, fixes; a fix that stands above is only named again."""
     mark = MARKS[finding.severity or "info"]
     first = True
     for line in textwrap.wrap(finding.message, width - len(INDENT)) or [""]:
@@ -68,7 +71,10 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     for evidence in finding.evidence:
         yield from _evidence(evidence, width)
     for fix in finding.fixes:
-        yield from _fix(fix, width)
+        if fix.id in shown:
+            yield from _hanging("  fix", f"as above: {fix.title}", width)
+        else:
+            yield from _fix(fix, width)
 
 
 def _evidence(evidence: Evidence, width: int) -> Iterator[Line]:
