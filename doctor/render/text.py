@@ -72,7 +72,7 @@ def _finding(finding: Finding, shown: Collection[str], width: int) -> Iterator[L
         yield from _evidence(evidence, width)
     for fix in finding.fixes:
         if fix.id in shown:
-            yield from _hanging("  fix", f"as above: {fix.title}", width)
+            yield from _mark("  fix", f"as above: {fix.title}", width)
         else:
             yield from _fix(fix, width)
 
@@ -91,9 +91,7 @@ def _fix(fix: Fix, width: int) -> Iterator[Line]:
     notes: list[str] = [] if fix.safety == "safe" else [fix.safety]
     notes += ["restarts the engine"] if fix.restarts else []
     title = fix.title + (f" ({', '.join(notes)})" if notes else "")
-    lines = textwrap.wrap(title, width - 8, break_on_hyphens=False)
-    for number, line in enumerate(lines):
-        yield Line(f"{'  fix' if number == 0 else '':<8}{line}", "bold" if number == 0 else "")
+    yield from _mark("  fix", title, width)
     if fix.why:
         yield from _wrap(fix.why, " " * 8, width)
     for action in fix.actions:
@@ -101,6 +99,12 @@ def _fix(fix: Fix, width: int) -> Iterator[Line]:
             yield Line(f"{' ' * 10}{action.text}")
         else:
             yield from _wrap(action.text, " " * 10, width)
+
+
+def _mark(mark: str, text: str, width: int) -> Iterator[Line]:
+    """Text in column 9, with a mark before its first line."""
+    for number, line in enumerate(textwrap.wrap(text, width - 8, break_on_hyphens=False)):
+        yield Line(f"{mark if number == 0 else '':<8}{line}", "bold" if number == 0 else "")
 
 
 def _rest(report: Report, width: int) -> Iterator[Line]:
