@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from infer_doctor import hands
+from infer_doctor.dead import DeadPlaces
 from infer_doctor.host import Capture, Host
 
 SOFT_LIMIT_S = 3.0
@@ -28,6 +29,10 @@ needs longer to answer `stat` is no place for a model."""
 
 SLOW_LIMIT_S = {"distributions": 10.0, "find": 10.0}
 """Questions that read many megabytes from what may be a network file system."""
+
+LEAST_LIMIT_S = 0.5
+"""What a question may take after many that were not answered: a healthy one takes some 30 ms even
+with the start of a new child."""
 
 LANES = {"nvml": "nvml", "distributions": "python", "run": "run", "find": "find"}
 
@@ -58,7 +63,7 @@ class LiveHost(Host):
         self._lanes: dict[str, _Lane] = {}
         self._silences: dict[str, int] = {}
         self._asked_early: dict[str, float] = {}
-        self._dead_mounts: list[str] = []
+        self._dead = DeadPlaces()
 
     def prefetch(self) -> None:
         """Start the reading of NVML, which may take seconds."""
@@ -80,10 +85,11 @@ class LiveHost(Host):
         return lane
 
     def _limit(self, operation: str) -> float:
-        """Halved by every silence of its lane, so that many dead paths cost no more than two."""
+        """Halved by every silence of its lane, so that many dead places do not use up the time."""
         share = min(1.0, self.timeout_s / 20.0 * 2)
-        limit = SLOW_LIMIT_S.get(operation, SOFT_LIMIT_S) * share
-        return float(limit / 2 ** self._silences.get(LANES.get(operation, "rest"), 0))
+        limit = SLOW_LIMIT_S.get(operation, SOFT_LIMIT_S)
+        halved = limit / 2 ** self._silences.get(LANES.get(operation, "rest"), 0)
+        return max(halved, LEAST_LIMIT_S) * share
 
     def _fetch(self, operation: str, arguments: dict[str, Any], limit_s: float | None) -> Capture:
         began = self._asked_early.get(operation, time.monotonic())
@@ -102,8 +108,8 @@ class LiveHost(Host):
         self, operation: str, arguments: dict[str, Any], began: float, deadline: float
     ) -> dict[str, Any]:
         path = str(arguments.get("path", ""))
-        if self._on_dead_mount(path):
-            return _error("timeout", "its mount does not answer")
+        if reason := self._dead.reason(path):
+            return _error("timeout", reason)
         if time.monotonic() >= self._end:
             return _error("timeout", f"the time limit of {self.timeout_s:g} s was reached before")
         try:
@@ -121,22 +127,11 @@ class LiveHost(Host):
         except _Died:
             return _error("died", f"the process that asked died ({lane.close()})")
 
-    def _on_dead_mount(self, path: str) -> bool:
-        return any(path == dead or path.startswith(f"{dead}/") for dead in self._dead_mounts)
-
     def _remember_silence(self, operation: str, path: str) -> None:
-        """Ask nothing more below a mount that hangs (below the path itself on the root mount)."""
         lane = LANES.get(operation, "rest")
         self._silences[lane] = self._silences.get(lane, 0) + 1
-        if not path.startswith("/"):
-            return
-        try:
-            with open("/proc/self/mounts", encoding="utf-8", errors="replace") as table:
-                points = [line.split(" ")[1] for line in table if " " in line]
-        except OSError:
-            points = []
-        holders = [point for point in points if path == point or path.startswith(f"{point}/")]
-        self._dead_mounts.append(max(holders, key=len, default=path))
+        if path:
+            self._dead.add(path)
 
 
 def _nvml_folder() -> str | None:
@@ -199,10 +194,10 @@ class _Lane:
         descriptor = self._child.stdout.fileno()
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
-            if left <= 0:
-                raise _Silent
-            ready, _, _ = select.select([descriptor], [], [], min(left, TICK_S))
-            if not ready:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, min(left, TICK_S)))
+            if not ready:  # an answer that lies there is taken, however late it is asked for
+                if left <= 0:
+                    raise _Silent
                 if on_wait is not None:
                     on_wait()
                 continue
