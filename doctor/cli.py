@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -305,9 +306,6 @@ def _write(text: str, output: str | None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.ClickException(f"standard output: {error.strerror}") from None
 
 
 class _Spinner:
@@ -340,7 +338,7 @@ def _fail(message: str, code: int = USAGE) -> int:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code and never raises."""
+    """Run a command line; returns the exit code. Raises only OSError for a full standard output."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     command: list[str] = []
     if "--" in words:
@@ -364,12 +362,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # click's answer to a closed pipe under --help
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise
         # The last line of defence: a fault of ours is one line, not a traceback in a ticket.
         from infer_doctor.engine import crash_line
 
         return _fail(f"internal fault: {crash_line(error)}")
-
-
-def main() -> NoReturn:
-    """The console script."""
-    sys.exit(run())
