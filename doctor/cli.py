@@ -288,7 +288,8 @@ def _emit(report: Report, format: str, output: str | None) -> None:
         text = Text(line.text)
         if line.style:
             whole = line.style in ("bold", "dim")
-            text.stylize(line.style, 0, len(line.text) if whole else 6)
+            style = "bold" if line.style == "mark" else line.style
+            text.stylize(style, 0, len(line.text) if whole else 8)
         console.print(text, soft_wrap=True)
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from infer_doctor.engine import Subject
+from infer_doctor.facts.driver import Driver
+from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.environment import Interpreter
+from infer_doctor.facts.gpu import Gpus
+from infer_doctor.facts.machine import Identity, OperatingSystem
+from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.model import (
     CheckResult,
     Counts,
@@ -41,6 +47,7 @@ AREAS = (
 """The order of causes: what stands first makes what follows fail too."""
 
 Facts = dict[str, Any]
+F = TypeVar("F")
 
 
 def rank(finding: Finding) -> tuple[int, int, int]:
@@ -139,24 +146,40 @@ def _fixes(findings: Sequence[Finding]) -> tuple[tuple[Fix, ...], dict[Finding, 
 
 
 def _target(subjects: Sequence[Subject], launch: Sequence[str] | None) -> Target:
-    from infer_doctor.facts.engine import EngineFact
-    from infer_doctor.facts.machine import Identity
-
+    """What was examined, out of the facts that the checks asked for."""
     subject = subjects[0]
+    facts = subject.facts
+
+    def known(kind: type[F]) -> F | None:
+        fact = facts.get(kind)
+        return fact if isinstance(fact, kind) else None
+
     host: dict[str, Any] = {"subject": subject.name}
-    identity = subject.facts.get(Identity)
-    if isinstance(identity, Identity):
+    if identity := known(Identity):
         host |= {
             "hostname": identity.hostname,
             "kernel": identity.kernel,
             "machine": identity.machine,
             "container": identity.container,
         }
-    found = subject.facts.get(EngineFact)
-    engine = None
-    if isinstance(found, EngineFact):
-        engine = Engine(name=found.name, version=found.version)
-    return Target(host=host, engine=engine, launch=tuple(launch) if launch else None)
+    if system := known(OperatingSystem):
+        host["os"] = system.name
+    if gpus := known(Gpus):
+        host["gpus"] = [gpu.name for gpu in gpus.gpus]
+    if driver := known(Driver):
+        host["driver"] = driver.version
+        host["cuda"] = ".".join(map(str, driver.cuda)) if driver.cuda else None
+    if interpreter := known(Interpreter):
+        host["python"] = interpreter.version
+        host["environment"] = interpreter.prefix
+    if torch := known(TorchBuild):
+        host["torch"] = torch.version
+    engine = known(EngineFact)
+    return Target(
+        host=host,
+        engine=Engine(name=engine.name, version=engine.version) if engine else None,
+        launch=tuple(launch) if launch else None,
+    )
 
 
 def _facts(subject: Subject) -> Facts:

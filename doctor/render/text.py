@@ -44,19 +44,29 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def _head(report: Report, width: int) -> Iterator[Line]:
-    target = report.target
-    host = target.host
-    words = [str(host.get("hostname") or host.get("subject"))]
+    """What was examined, a line for each part that is known."""
+    yield Line(f"infer-doctor {report.tool.version} {report.command}", "bold")
+    host = report.target.host
+    place = [str(host.get("hostname") or host["subject"]), host.get("os")]
     if host.get("kernel"):
-        words.append(f"Linux {host['kernel']} {host['machine']}")
+        place.append(f"Linux {host['kernel']} {host['machine']}")
     if host.get("container"):
-        words.append(f"in a container ({host['container']})")
-    words.append(
-        f"{target.engine.name} {target.engine.version or '?'}" if target.engine else "no engine"
-    )
-    yield from _wrap(
-        f"infer-doctor {report.tool.version} {report.command}: {', '.join(words)}", "", width
-    )
+        place.append(f"container ({host['container']})")
+    gpus = list(host.get("gpus") or ())
+    gpu = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
+    gpu += [f"driver {host['driver']}"] if host.get("driver") else []
+    gpu += [f"CUDA {host['cuda']}"] if host.get("cuda") else []
+    found = report.target.engine
+    engine = [f"{found.name} {found.version or 'of unknown version'}"] if found else []
+    if not found and host.get("environment"):
+        engine = ["none"]
+    engine += [f"torch {host['torch']}"] if host.get("torch") else []
+    engine += [f"Python {host['python']}"] if host.get("python") else []
+    engine += [f"in {host['environment']}"] if host.get("environment") else []
+    launch = [" ".join(report.target.launch)] if report.target.launch else []
+    for name, words in (("host", place), ("gpu", gpu), ("engine", engine), ("launch", launch)):
+        if words:
+            yield from _mark(f"  {name}", ", ".join(word for word in words if word), width, 10)
 
 
 def _finding(finding: Finding, shown: Collection[str], width: int) -> Iterator[Line]:
@@ -101,10 +111,10 @@ def _fix(fix: Fix, width: int) -> Iterator[Line]:
             yield from _wrap(action.text, " " * 10, width)
 
 
-def _mark(mark: str, text: str, width: int) -> Iterator[Line]:
-    """Text in column 9, with a mark before its first line."""
-    for number, line in enumerate(textwrap.wrap(text, width - 8, break_on_hyphens=False)):
-        yield Line(f"{mark if number == 0 else '':<8}{line}", "bold" if number == 0 else "")
+def _mark(mark: str, text: str, width: int, column: int = 8) -> Iterator[Line]:
+    """Text from a column on, with a mark before its first line."""
+    for number, line in enumerate(textwrap.wrap(text, width - column, break_on_hyphens=False)):
+        yield Line(f"{mark if number == 0 else '':<{column}}{line}", "mark" if number == 0 else "")
 
 
 def _rest(report: Report, width: int) -> Iterator[Line]:
