@@ -176,7 +176,8 @@ def env_removed(variables: EngineVariables, engine: EngineFact) -> Iterator[Find
     ## How it decides
     The name is not among the keys of `environment_variables` in the installed vllm/envs.py, and the
     catalogue (catalog/vllm_env_removed.json, 117 names up to vLLM 0.33) knows the release that
-    dropped it. A name that neither knows is told only when it differs from a known one by a slip
+    dropped it: a warning when something replaces it, info when nothing does (VLLM_USE_V1=1 does
+    no harm). A name that neither knows is told only when it differs from a known one by a slip
     of the pen, and as info: plugins and start scripts have VLLM_ names of their own.
 
     ## Fix safety
@@ -194,13 +195,14 @@ def env_removed(variables: EngineVariables, engine: EngineFact) -> Iterator[Find
             yield Finding(
                 about=name,
                 message=f"{name} is set; {spoken} does not read it (gone since {known.gone})",
+                severity=None if known.instead else "info",
                 evidence=evidence,
                 fixes=(replace_variable(name, known),),
             )
         elif near := get_close_matches(name, sorted(variables.known), n=1, cutoff=NEAR):
             yield Finding(
                 about=name,
-                message=f"{name} is set; {spoken} does not know it, but {near[0]}",
+                message=f"{name} is set; {spoken} knows {near[0]}, not this name",
                 severity="info",
                 confidence="likely",
                 evidence=evidence,

@@ -15,9 +15,15 @@ from infer_doctor.facts.environment import (
 )
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.torch import COMPANIONS
-from infer_doctor.fixes.environment import keep_one, meet_requirements, other_python, remove_stale
+from infer_doctor.fixes.environment import (
+    install_again,
+    keep_one,
+    meet_requirements,
+    other_python,
+    remove_stale,
+)
 from infer_doctor.host import Unavailable
-from infer_doctor.model import Category, Confidence, Evidence, Finding, Severity
+from infer_doctor.model import Category, Confidence, Evidence, Finding, Fix, Severity
 from infer_doctor.registry import check
 from infer_doctor.requirements import Broken, broken, fits_python, target, undecidable
 
@@ -27,6 +33,9 @@ NOT_IMPORTED = ("tests", "test", "testing", "docs", "examples", "example", "benc
 """Folders that many distributions put at the top by mistake; nobody imports them."""
 
 SHOWN = 3
+
+FEW = 3
+"""Up to so many broken requirements have a fix each; more are one fault, such as pip's --no-deps."""
 
 
 @check("env-requirement-broken", severity="error", category="environment", since="0.1")
@@ -55,22 +64,24 @@ def requirement_broken(
     """
     if not engine.distributions:
         raise Unavailable(f"{engine.package} came without metadata")
-    yielded = False
+    environment = target(interpreter, identity.machine, identity.kernel)
+    found: list[Finding] = []
     for own in engine.distributions:
-        for finding in _python(own, interpreter):
-            yielded = True
-            yield finding
-        rows = list(
-            broken(own, distributions, target(interpreter, identity.machine, identity.kernel))
-        )
-        for name in dict.fromkeys(row.name for row in rows):
-            yielded = True
+        found += _python(own, interpreter)
+        rows = list(broken(own, distributions, environment))
+        names = list(dict.fromkeys(row.name for row in rows))
+        for name in names:
             same = [row for row in rows if row.name == name]
-            yield _unmet(own, same, distributions, interpreter)
-    if not yielded:
-        for own in engine.distributions:
-            if reason := undecidable(own, interpreter):
-                raise Unavailable(reason)
+            fix = (
+                meet_requirements(same, interpreter, distributions)
+                if len(names) <= FEW
+                else install_again(own, len(names), interpreter, distributions)
+            )
+            found.append(_unmet(own, same, distributions, fix))
+    yield from found
+    unknown = [line for own in engine.distributions for line in undecidable(own, environment)]
+    if unknown and not found:
+        raise Unavailable(f"whether it applies here is not known: {unknown[0]}")
 
 
 def _python(own: Distribution, interpreter: Interpreter) -> Iterator[Finding]:
@@ -93,7 +104,7 @@ def _unmet(
     own: Distribution,
     rows: Sequence[Broken],
     distributions: Distributions,
-    interpreter: Interpreter,
+    fix: Fix,
 ) -> Finding:
     name, found = rows[0].name, rows[0].found
     needs = " and ".join(row.line.partition(";")[0].strip() for row in rows)
@@ -113,7 +124,7 @@ def _unmet(
                 excerpt=f"Version: {found}" if found else f"no {name}",
             ),
         ),
-        fixes=(meet_requirements(rows, interpreter, distributions),),
+        fixes=(fix,),
     )
 
 

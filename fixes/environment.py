@@ -15,6 +15,17 @@ INDEX = "https://download.pytorch.org/whl"
 """PyTorch's own wheels: https://pytorch.org/get-started/locally/"""
 
 
+PLAIN_PATH = re.compile(r"[\w@%+=:,./~<>-]+")
+
+
+def quoted(path: str) -> str:
+    """A path for a shell; what masks make of names (~, <user:1>) stays as it is.
+
+    So a replayed snapshot writes the command that the live run wrote.
+    """
+    return path if PLAIN_PATH.fullmatch(path) else shlex.quote(path)
+
+
 def uninstall(
     interpreter: Interpreter | None, distributions: Distributions | None, *names: str
 ) -> str:
@@ -37,7 +48,7 @@ def _installer(
     """pip of that environment; uv where it has none (environments that uv makes)."""
     if interpreter is None:
         return f"python3 -m pip {verb}", True
-    executable = shlex.quote(interpreter.executable)
+    executable = quoted(interpreter.executable)
     if distributions is None or "pip" in distributions.by_name:
         return f"{executable} -m pip {verb}", True
     return f"uv pip {verb} --python {executable}", False
@@ -62,6 +73,22 @@ def meet_requirements(
         restarts=True,
         why=managed(interpreter) or "it may change the versions of other packages",
         actions=(Action(kind="command", text=install(interpreter, distributions, *wanted)),),
+    )
+
+
+def install_again(
+    own: Distribution, count: int, interpreter: Interpreter, distributions: Distributions
+) -> Fix:
+    """Let pip bring everything that the engine declares."""
+    wanted = f"{own.written_name}=={own.version.partition('+')[0]}"
+    return Fix(
+        id=f"complete-{own.name}",
+        title=f"Install the {count} packages that {own.written_name} {own.version} declares and "
+        "that are missing or of another version",
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter) or "it may change the versions of other packages",
+        actions=(Action(kind="command", text=install(interpreter, distributions, wanted)),),
     )
 
 

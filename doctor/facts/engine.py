@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infer_doctor.facts.environment import (
     Distribution,
@@ -61,7 +61,7 @@ class EngineFact:
     """Its package folder."""
     build: str | None
     """"cuda", "cpu", "rocm", "xpu", "tpu"; None when that cannot be told."""
-    distributions: tuple[Distribution, ...] = ()
+    distributions: tuple[Distribution, ...] = field(default=(), metadata={"report": False})
     """All distributions of this engine: more than one when metadata were added by hand."""
     build_evidence: Evidence | None = None
 

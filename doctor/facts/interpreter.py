@@ -49,17 +49,15 @@ def read(host: Host, located: Located) -> Interpreter:
     place = _venv(host, located.executable) or _base(host, located.executable)
     base = _Place(place.base, place.base, place.library, {}, "system")
     gaps: list[str] = []
-    folders = list(_python_path(host))
     own = list(_sites(host, place))
-    folders += _with_path_files(host, own, gaps)
-    isolated = (
-        place.kind == "venv"
-        and place.settings.get("include-system-site-packages", "").lower() != "true"
-    )
-    if not isolated:
-        folders += _with_path_files(host, _user_site(host, place), gaps)
-    if place.kind == "venv" and not isolated:
-        folders += _with_path_files(host, _sites(host, base), gaps)
+    user = list(_user_site(host, place))
+    if place.kind != "venv":
+        sites = user + own
+    elif place.settings.get("include-system-site-packages", "").lower() == "true":
+        sites = [*own, *user, *_sites(host, base)]
+    else:
+        sites = own
+    folders = [*_python_path(host), *_with_path_files(host, sites, gaps)]
     version = place.library.removeprefix("python").rstrip("t")
     managed = f"{place.base}/lib/{place.library}/EXTERNALLY-MANAGED"
     return Interpreter(
@@ -163,7 +161,7 @@ def _python_path(host: Host) -> Iterator[str]:
             yield folder.rstrip("/")
 
 
-def _with_path_files(host: Host, folders: Iterator[str] | list[str], gaps: list[str]) -> list[str]:
+def _with_path_files(host: Host, folders: list[str], gaps: list[str]) -> list[str]:
     """Each folder and after it what its .pth files add (editable installs)."""
     found: list[str] = []
     for folder in folders:
