@@ -33,6 +33,8 @@ SHORTEST_SECRET = 8
 ADDRESS_NAME = re.compile(r"(?:^|_)(?:IP|ADDR|ADDRESS|HOST|URL|PROXY|ENDPOINT)(?:$|_)", re.I)
 """Environment variables whose value may name other machines."""
 
+ADDRESS = re.compile(r"(?<![\w.])\d+\.\d+\.\d+\.\d+(?![\w.])")
+
 FORMS = (
     (
         "token",
@@ -96,6 +98,8 @@ class Redactor:
                 text = pattern.sub(partial(_replace, mask, kind), text)
         if self._host is not None:
             text = self._host.sub(partial(_replace, mask, "host"), text)
+        if self._subnets:
+            text = ADDRESS.sub(self._known_address, text)
         return text
 
     def value(self, value: Any) -> Any:
@@ -115,7 +119,8 @@ class Redactor:
         """The capture as it may be written to a file."""
         value = capture.value
         if capture.operation == "environ" and value is not None:
-            value = {"variables": {k: self._variable(k, v) for k, v in value["variables"].items()}}
+            variables = _strings(value.get("variables"))
+            value = {"variables": {k: self._variable(k, v) for k, v in variables.items()}}
         return replace(
             capture,
             arguments=self.value(capture.arguments),
@@ -126,10 +131,12 @@ class Redactor:
     def _learn(self, capture: Capture) -> None:
         if capture.value is None:
             return
-        if capture.operation == "identity":
-            self._learn_host(capture.value["hostname"])
+        if capture.operation == "identity" and isinstance(
+            name := capture.value.get("hostname"), str
+        ):
+            self._learn_host(name)
         if capture.operation == "environ":
-            self._learn_variables(capture.value["variables"])
+            self._learn_variables(_strings(capture.value.get("variables")))
 
     def _learn_host(self, name: str) -> None:
         """Mask the host name everywhere, if it cannot be an ordinary word of a path or version."""
@@ -147,6 +154,7 @@ class Redactor:
         if home.count("/") >= 2:  # /root names nobody
             self._home = re.compile(rf"{re.escape(home)}(?![\w.-])")
         for name, value in variables.items():
+            self._variable(name, value)  # numbers the addresses
             if not SECRET_NAME.search(name) or value.startswith("<"):
                 continue
             if len(value) >= SHORTEST_SECRET and not value.isdigit():
@@ -156,7 +164,7 @@ class Redactor:
         if SECRET_NAME.search(name) and value and not value.startswith("<"):
             return self._mask("token", value)
         if ADDRESS_NAME.search(name):
-            return re.sub(r"(?<![\w.])\d+\.\d+\.\d+\.\d+(?![\w.])", self._address, value)
+            return ADDRESS.sub(self._address, value)
         return value
 
     def _address(self, match: re.Match[str]) -> str:
@@ -174,6 +182,10 @@ class Redactor:
             found = self._masks["ip", match[0]] = f"<ip:{number}.{count}>"
         return found
 
+    def _known_address(self, match: re.Match[str]) -> str:
+        """An address that a variable named; others may be versions, such as 13.1.0.3."""
+        return self._masks.get(("ip", match[0]), match[0])
+
     def _home_mask(self, match: re.Match[str]) -> str:
         self._masks["user", os.path.basename(match[0])] = "~"
         return "~"
@@ -186,6 +198,12 @@ class Redactor:
             count = sum(k == kind and mask != "~" for (k, _), mask in self._masks.items()) + 1
             known = self._masks[kind, value] = f"<{kind}:{count}>"
         return known
+
+
+def _strings(variables: Any) -> dict[str, str]:
+    """Only what a child of the doctor could have answered; a snapshot may hold anything."""
+    items = variables.items() if isinstance(variables, dict) else ()
+    return {key: value for key, value in items if isinstance(value, str)}
 
 
 def _replace(mask: Callable[[str, str], str], kind: str, match: re.Match[str]) -> str:

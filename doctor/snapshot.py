@@ -71,57 +71,62 @@ def read(text: str) -> Snapshot:
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise BadSnapshot(f'it is JSON, but no snapshot (no "kind": "{KIND}")')
     found = document.get("schema_version")
-    if found != SCHEMA_VERSION:
+    if type(found) is not int or found != SCHEMA_VERSION:
         raise BadSnapshot(
-            f"its schema_version is {found!r}; this infer-doctor reads {SCHEMA_VERSION}"
+            f"its schema_version is {found!r:.40}; this infer-doctor reads {SCHEMA_VERSION}"
         )
-    rows = document.get("captures")
-    if not isinstance(rows, list):
-        raise BadSnapshot('it has no list "captures"')
-    captures = [_capture_in(row, number) for number, row in enumerate(rows)]
-    options = document.get("options")
-    python = options.get("python") if isinstance(options, dict) else None
+    tool = _field(document, "tool", dict, "the file")
+    for key in ("name", "version"):
+        _field(tool, key, str, "the tool")
+    _field(document, "created_at", str, "the file")
+    options = _field(document, "options", dict, "the file")
+    rows = _field(document, "captures", list, "the file")
     return Snapshot(
-        host=Host(captures, missing="not in this snapshot"),
-        redactions=tuple(_redaction_in(row) for row in document.get("redactions") or []),
-        python=python if isinstance(python, str) else None,
+        host=Host(
+            [_capture_in(row, f"capture {number}") for number, row in enumerate(rows)],
+            missing="not in this snapshot",
+        ),
+        redactions=tuple(
+            _redaction_in(row) for row in _field(document, "redactions", list, "the file")
+        ),
+        python=_field(options, "python", (str, type(None)), "the options"),
     )
+
+
+def _field(row: Any, key: str, kinds: type | tuple[type, ...], place: str) -> Any:
+    """The value of a key, of the right type; a bool is no number."""
+    if not isinstance(row, dict):
+        raise BadSnapshot(f"{place} is no object")
+    if key not in row:
+        raise BadSnapshot(f"{place} has no {key!r}")
+    value = row[key]
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise BadSnapshot(f"{place}: {key!r} is of the wrong type ({value!r:.40})")
+    return value
 
 
 def _redaction_in(row: Any) -> Redaction:
-    if (
-        isinstance(row, dict)
-        and isinstance(row.get("kind"), str)
-        and isinstance(row.get("count"), int)
-    ):
-        return Redaction(kind=row["kind"], count=row["count"])
-    raise BadSnapshot('a row of "redactions" has no "kind" and "count"')
+    kind, count = _field(row, "kind", str, "a redaction"), _field(row, "count", int, "a redaction")
+    return Redaction(kind=kind, count=count)
 
 
-def _capture_in(row: Any, number: int) -> Capture:
+def _capture_in(row: Any, place: str) -> Capture:
     """One capture, with every field of the right type."""
-    if not isinstance(row, dict):
-        raise BadSnapshot(f"capture {number} is no object")
-    operation, arguments, version = (
-        row.get("operation"),
-        row.get("arguments"),
-        row.get("version"),
-    )
-    if operation not in VERSIONS or not isinstance(arguments, dict) or type(version) is not int:
-        raise BadSnapshot(f"capture {number} ({operation!r}) is not one that this version reads")
-    value, error = row.get("value"), row.get("error")
-    if error is not None and not (
-        isinstance(error, dict) and {type(error.get("code")), type(error.get("message"))} == {str}
-    ):
-        raise BadSnapshot(f"capture {number} ({operation}): its error has no code and message")
-    if error is None and not isinstance(value, dict):
-        raise BadSnapshot(f"capture {number} ({operation}) has neither a value nor an error")
-    duration = row.get("duration_ms")
+    operation = _field(row, "operation", str, place)
+    place = f"{place} ({operation:.20})"
+    if operation not in VERSIONS:
+        raise BadSnapshot(f"{place} is not one that this version reads")
+    error = None
+    if "error" in row:
+        error = {
+            key: _field(_field(row, "error", dict, place), key, str, f"the error of {place}")
+            for key in ("code", "message")
+        }
     return Capture(
         operation=operation,
-        arguments=arguments,
-        version=version,
-        value=value,
+        arguments=_field(row, "arguments", dict, place),
+        version=_field(row, "version", int, place),
+        value=None if error else _field(row, "value", dict, place),
         error=error,
-        duration_ms=float(duration) if isinstance(duration, (int, float)) else 0.0,
+        duration_ms=_field(row, "duration_ms", (int, float), place),
     )
