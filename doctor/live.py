@@ -34,7 +34,16 @@ LEAST_LIMIT_S = 0.5
 """What a question may take after many that were not answered: a healthy one takes some 30 ms even
 with the start of a new child."""
 
-LANES = {"nvml": "nvml", "distributions": "python", "run": "run", "find": "find"}
+LANES = {
+    "nvml": "nvml",
+    "distributions": "python",
+    "run": "run",
+    "find": "find",
+    "libraries": "libraries",
+    "library_marks": "libraries",
+    "loader_cache": "libraries",
+    "owned_libraries": "libraries",
+}
 
 CHILD_SHARE = 0.9
 """What a child gets of that time, so that it can still say itself what hangs."""

@@ -23,10 +23,14 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "environ": system.environ,
         "find": files.find,
         "identity": system.identity,
+        "libraries": _of_libraries("libraries"),
+        "library_marks": _of_libraries("library_marks"),
         "limits": system.limits,
         "list": files.list_folder,
+        "loader_cache": _of_libraries("loader_cache"),
         "mounts": files.mounts,
         "nvml": _nvml,
+        "owned_libraries": _of_libraries("owned_libraries"),
         "pci": system.pci,
         "processes": system.processes,
         "read": files.read,
@@ -51,6 +55,16 @@ def _distributions(folders: list[str]) -> Json:
     from .python import distributions
 
     return distributions(folders)
+
+
+def _of_libraries(name: str) -> Callable[..., Json]:
+    def ask(**arguments: Any) -> Json:
+        from . import libraries
+
+        answer: Json = getattr(libraries, name)(**arguments)
+        return answer
+
+    return ask
 
 
 def answer(operation: str, arguments: Json, limit_s: float) -> Json:
