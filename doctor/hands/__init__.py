@@ -9,10 +9,12 @@ Every operation is a function of JSON arguments that returns JSON; it never deci
 
 VERSIONS = {
     "cgroup": 1,
+    "cuda": 1,
     "distributions": 2,
     "environ": 1,
     "find": 1,
     "identity": 1,
+    "kernel_log": 1,
     "libraries": 1,
     "library_marks": 1,
     "limits": 1,

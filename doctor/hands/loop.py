@@ -19,10 +19,12 @@ Json = dict[str, Any]
 def _operations() -> dict[str, Callable[..., Json]]:
     return {
         "cgroup": cgroup.cgroup,
+        "cuda": _cuda,
         "distributions": _distributions,
         "environ": system.environ,
         "find": files.find,
         "identity": system.identity,
+        "kernel_log": _kernel_log,
         "libraries": _of_libraries("libraries"),
         "library_marks": _of_libraries("library_marks"),
         "limits": system.limits,
@@ -51,6 +53,18 @@ def _nvml(limit_s: float) -> Json:
     return nvml(limit_s)
 
 
+def _cuda(without: list[str], limit_s: float) -> Json:
+    from .cuda import cuda
+
+    return cuda(without, limit_s)
+
+
+def _kernel_log() -> Json:
+    from .kernel_log import kernel_log
+
+    return kernel_log()
+
+
 def _distributions(folders: list[str]) -> Json:
     from .python import distributions
 
@@ -70,7 +84,7 @@ def _of_libraries(name: str) -> Callable[..., Json]:
 def answer(operation: str, arguments: Json, limit_s: float) -> Json:
     """{"value": ...} or {"error": {"code", "message"}}."""
     # The time limit is no part of the question: a replay may ask with another one.
-    more = {"limit_s": limit_s} if operation in ("nvml", "run") else {}
+    more = {"limit_s": limit_s} if operation in ("cuda", "nvml", "run") else {}
     try:
         return {"value": _operations()[operation](**arguments, **more)}
     except OSError as error:

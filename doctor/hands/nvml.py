@@ -56,6 +56,16 @@ ECC = {
 }
 """Key -> NVML's memory error type (0 corrected, 1 uncorrected) and counter (0 volatile, 1 aggregate)."""
 
+GPU_SENSOR = 0
+SLOWDOWN = 1
+"""NVML_TEMPERATURE_GPU; NVML_TEMPERATURE_THRESHOLD_SLOWDOWN (nvml.h)."""
+
+RECOVERY_ACTION = 230
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION (nvml.h, drivers since 565)."""
+
+MIG_LIMIT = 64
+"""No GPU has as many instances: bounds a number that a broken driver gives."""
+
 
 class _Reader(threading.Thread):
     """Calls `first` and gives its value to one step after the other."""
@@ -136,6 +146,10 @@ def _steps(library: Any) -> Steps:
         "MemoryInfo_v2": functools.partial(_memory, library),
         "nvlink": functools.partial(_links, library),
         "fabric": functools.partial(_fabric, library),
+        "Temperature": functools.partial(_temperature, library),
+        "TemperatureSlowdown": functools.partial(_slowdown, library),
+        "recovery_action": functools.partial(_recovery, library),
+        "mig": functools.partial(_instances, library),
     }
 
 
@@ -161,6 +175,38 @@ def _fabric(library: Any, handle: Any) -> Json:
     info.version = library.nvmlGpuFabricInfo_v2
     library.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
     return {"state": info.state, "status": info.status, "healthMask": info.healthMask}
+
+
+def _temperature(library: Any, handle: Any) -> Any:
+    return library.nvmlDeviceGetTemperature(handle, GPU_SENSOR)
+
+
+def _slowdown(library: Any, handle: Any) -> Any:
+    return library.nvmlDeviceGetTemperatureThreshold(handle, SLOWDOWN)
+
+
+def _recovery(library: Any, handle: Any) -> Any:
+    field = library.nvmlDeviceGetFieldValues(handle, [RECOVERY_ACTION])[0]
+    if field.nvmlReturn:
+        raise library.NVMLError(field.nvmlReturn)
+    return field.value.uiVal
+
+
+def _instances(library: Any, handle: Any) -> list[Json]:
+    """The MIG devices of a partitioned GPU; places may be empty between them."""
+    if library.nvmlDeviceGetMigMode(handle)[0] != 1:
+        return []
+    found = []
+    for place in range(min(library.nvmlDeviceGetMaxMigDeviceCount(handle), MIG_LIMIT)):
+        try:
+            instance = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+        except library.NVMLError_NotFound:
+            continue
+        names = ("Name", "UUID", "MemoryInfo")
+        found.append(
+            {name: _ask(functools.partial(_get, library, name), instance) for name in names}
+        )
+    return found
 
 
 def _ask(getter: Callable[..., Any], *arguments: Any) -> Any:

@@ -238,3 +238,33 @@ def test_crash_is_said_and_leaves_no_core(
         resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
     assert caught.value.code == "died"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_driver_wants_done_and_how_hot_it_is(tmp_path: Path, read: Read) -> None:
+    machine = capture("h200-x2")
+    machine["gpus"][0] |= {"recovery_action": 1, "TemperatureSlowdown": 89}
+    first, second = read(nvml_library.build(machine, tmp_path))["gpus"]
+    assert (first["recovery_action"], first["TemperatureSlowdown"]) == (1, 89)
+    assert first["Temperature"] == machine["gpus"][0]["Temperature"]
+    assert second["recovery_action"]["error"].startswith("NVMLError_NotSupported: ")
+    assert (first["mig"], second["mig"]) == ([], [])
+
+
+def test_instances_of_a_partitioned_gpu(tmp_path: Path, read: Read) -> None:
+    machine = capture("h200-x2")
+    memory = {"total": 18_790_481_920, "free": 18_700_000_000, "used": 90_481_920}
+    instances = [
+        {"Name": f"NVIDIA H200 MIG 1g.18gb {n}", "UUID": f"MIG-0000{n}", "MemoryInfo": memory}
+        for n in range(2)
+    ]
+    machine["gpus"][1] |= {"MigMode": [1, 1], "mig": instances}
+    first, second = read(nvml_library.build(machine, tmp_path))["gpus"]
+    assert first["mig"] == []
+    assert second["mig"] == instances
+
+
+def test_a_gpu_that_cannot_be_partitioned(tmp_path: Path, read: Read) -> None:
+    machine = capture("h200")
+    machine["gpus"][0]["MigMode"] = {"error": "NVMLError_NotSupported: Not Supported"}
+    (gpu,) = read(nvml_library.build(machine, tmp_path))["gpus"]
+    assert gpu["mig"]["error"].startswith("NVMLError_NotSupported: ")

@@ -23,7 +23,7 @@ Json = Mapping[str, Any]
 CODES = {kind.__name__: code for code, kind in pynvml.NVMLError._valClassMapping.items()}
 """Name of nvidia-ml-py's exception, which captures hold, to the nvmlReturn_t behind it."""
 
-NOT_SUPPORTED, INVALID_ARGUMENT = 3, 2
+NOT_SUPPORTED, INVALID_ARGUMENT, NOT_FOUND = 3, 2, 6
 
 START = r"""
 #include <signal.h>
@@ -39,6 +39,7 @@ struct memory_v2 { unsigned version; wide total, reserved, free, used; };
 struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
 struct utilization { unsigned gpu, memory; };
 struct process { unsigned pid; wide used; unsigned gpu_instance, compute_instance; };
+struct field { unsigned id, scope; long long timestamp, latency; int type, code; wide value; };
 struct fabric { unsigned version; unsigned char cluster[16]; unsigned status, clique;
                 unsigned char state; unsigned health; };
 
@@ -306,6 +307,63 @@ int nvmlDeviceGetNvLinkState(struct device *handle, unsigned link, unsigned *to)
 }}"""
 
 
+def _sensors(gpus: list[Json]) -> str:
+    """Temperature, the slowdown threshold and the one field value that is asked for."""
+    functions = [
+        f"""
+int nvmlDeviceGet{symbol}(struct device *handle, int kind, unsigned *to) {{
+    {_table("const int", "code", (str(_code(gpu.get(key))) for gpu in gpus))}
+    {_table("const unsigned", "value", (_number(gpu.get(key)) for gpu in gpus))}
+    int i = handle->index, wanted = act("nvmlDeviceGet{symbol}", i);
+    if (kind != {kind}) return {INVALID_ARGUMENT};
+    *to = value[i];
+    return wanted ? wanted : code[i];
+}}"""
+        for symbol, key, kind in (
+            ("Temperature", "Temperature", 0),
+            ("TemperatureThreshold", "TemperatureSlowdown", 1),
+        )
+    ]
+    key = "recovery_action"
+    return f"""{"".join(functions)}
+int nvmlDeviceGetFieldValues(struct device *handle, int count, struct field *to) {{
+    {_table("const int", "code", (str(_code(gpu.get(key))) for gpu in gpus))}
+    {_table("const unsigned", "value", (_number(gpu.get(key)) for gpu in gpus))}
+    int i = handle->index, wanted = act("nvmlDeviceGetFieldValues", i);
+    for (int n = 0; n < count; n++) {{
+        to[n].code = to[n].id == 230 ? code[i] : {NOT_SUPPORTED};
+        to[n].type = 1;
+        to[n].value = value[i];
+    }}
+    return wanted;
+}}"""
+
+
+def _number(value: Any) -> str:
+    return str(value) if isinstance(value, int) else "0"
+
+
+def _instances(gpus: list[Json]) -> str:
+    """MIG devices are handles after those of the GPUs; NVML may leave places empty, here the first."""
+    counts = [len(gpu.get("mig") or ()) for gpu in gpus]
+    before = [len(gpus) + sum(counts[:index]) for index in range(len(gpus))]
+    return f"""
+static const unsigned instances[] = {{{", ".join(map(str, counts))}}};
+int nvmlDeviceGetMaxMigDeviceCount(struct device *handle, unsigned *to) {{
+    *to = instances[handle->index] + 1;
+    return act("nvmlDeviceGetMaxMigDeviceCount", handle->index);
+}}
+int nvmlDeviceGetMigDeviceHandleByIndex(struct device *handle, unsigned place, struct device **to) {{
+    {_table("const unsigned", "before", map(str, before))}
+    {_table("struct device", "devices", (f"{{{n}}}" for n in range(len(gpus) + sum(counts) + 1)))}
+    int i = handle->index, wanted = act("nvmlDeviceGetMigDeviceHandleByIndex", i);
+    if (wanted) return wanted;
+    if (place == 0 || place > instances[i]) return {NOT_FOUND};
+    *to = &devices[before[i] + place - 1];
+    return 0;
+}}"""
+
+
 def _processes(kind: str, gpus: list[Json]) -> str:
     """The caller asks twice: without room for the number, then with room for the rows."""
     name, rows, codes = f"{kind}RunningProcesses", [], []
@@ -339,11 +397,15 @@ def source(machine: Json, without: frozenset[str] = frozenset()) -> str:
     """The C source; functions named in `without` are missing, as in the library of an old driver."""
     gpus: list[Json] = list(machine["gpus"])
     readable = [gpu if "error" not in gpu else {} for gpu in gpus]
+    instances = [instance for gpu in readable for instance in gpu.get("mig") or ()]
+    everything = [*readable, *instances]
     functions = [
         _system(machine),
-        *(_getter(symbol, key, body, readable) for symbol, (key, body) in GETTERS.items()),
+        *(_getter(symbol, key, body, everything) for symbol, (key, body) in GETTERS.items()),
         _counters(readable),
         _links(readable),
+        _sensors(readable),
+        _instances(readable),
         _processes("Compute", readable),
         _processes("Graphics", readable),
     ]
