@@ -78,7 +78,8 @@ class Subject:
         except Unavailable as error:
             return missing(error.reason)
         except Absent as error:
-            return missing(str(error), "absent")
+            gap = _gap(arguments.values())
+            return missing(gap) if gap else missing(str(error), "absent")
         except Exception as error:
             return missing(crash_line(error), "crashed")
 
@@ -132,26 +133,30 @@ def run_check(check: Check, subject: Subject) -> CheckResult:
         )
 
     for kind, outcome in (("crashed", "crashed"), ("absent", "not_applicable")):
-        for gap in gaps:
-            if gap.kind == kind:
-                return result(outcome, gap.reason)
+        for missing in gaps:
+            if missing.kind == kind:
+                return result(outcome, missing.reason)
     if gaps:
         return result("blocked", gaps[0].reason)
     try:
         found = [_stamp(finding, check, subject) for finding in check.function(**arguments)]
     except NotApplicable as proof:
-        return result("not_applicable", str(proof))
-    except Unavailable as gap:
-        return result("blocked", gap.reason)
+        gap = _gap(arguments.values())
+        return result("blocked", gap) if gap else result("not_applicable", str(proof))
+    except Unavailable as error:
+        return result("blocked", error.reason)
     except Exception as error:
         return result("crashed", crash_line(error))
     if found:
         return result("failed", None, found)
-    for fact in arguments.values():
-        partial: tuple[str, ...] = getattr(fact, "gaps", ())
-        if partial:  # read in part: no proof of health
-            return result("blocked", partial[0])
-    return result("passed", None)
+    gap = _gap(arguments.values())
+    return result("blocked", gap) if gap else result("passed", None)
+
+
+def _gap(facts: Iterable[object]) -> str | None:
+    """What could not be read of these facts: they prove neither health nor absence then."""
+    partial = (getattr(fact, "gaps", ()) for fact in facts)
+    return next((gaps[0] for gaps in partial if gaps), None)
 
 
 def _stamp(finding: Finding, check: Check, subject: Subject) -> Finding:

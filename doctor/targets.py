@@ -6,10 +6,11 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-Facts = Mapping[type, object]
-"""What a file holds, by the type of the fact; a Missing says why one that it names is not known."""
+if TYPE_CHECKING:
+    from infer_doctor.foreign.text import Facts
 
 FILE_LIMIT = 64 << 20
 """Bytes; a snapshot of a machine with 300 distributions has 2 MB."""
@@ -64,18 +65,20 @@ def is_snapshot(path: str) -> bool:
 
 def facts_of(path: str) -> Facts:
     """The facts that a foreign file holds; raises NoTarget."""
-    from infer_doctor.foreign.text import clean
+    from infer_doctor.foreign.text import Unreadable, clean
 
     try:
         return facts_in(clean(read_text(path)), os.path.basename(path))
-    except ValueError as error:
+    except Unreadable as error:
         raise NoTarget(f"{path}: {error}") from None
 
 
 def facts_in(text: str, source: str) -> Facts:
-    """The facts that a text holds; raises ValueError with words that complete "FILE: ..."."""
+    """The facts that a text holds; raises Unreadable with words that complete "FILE: ..."."""
+    from infer_doctor.foreign.text import Unreadable
+
     if len(text) > OUTPUT_LIMIT:
-        raise ValueError(
+        raise Unreadable(
             f"{len(text):,} characters are too many for an output of nvidia-smi or collect_env "
             f"(at most {OUTPUT_LIMIT:,})"
         )
@@ -83,11 +86,11 @@ def facts_in(text: str, source: str) -> Facts:
         if recognise(text):
             return parse(text, source)
     if failure := SMI_FAILURE.search(text):
-        raise ValueError(
+        raise Unreadable(
             f"nvidia-smi failed there ({failure[0].strip()}); "
             "`infer-doctor check` on that machine says why"
         )
-    raise ValueError(
+    raise Unreadable(
         "is no file that infer-doctor knows (vllm collect-env, torch collect_env, nvidia-smi, "
         "nvidia-smi -q, nvidia-smi -q -x, a snapshot)"
     )

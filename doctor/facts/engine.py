@@ -58,7 +58,7 @@ class EngineFact:
     distribution: str | None
     """Name of the distribution that brought it; None when there is no metadata."""
     package: str
-    """Its package folder."""
+    """Its package folder; empty when only a report speaks of it."""
     build: str | None
     """"cuda", "cpu", "rocm", "xpu", "tpu"; None when that cannot be told."""
     distributions: tuple[Distribution, ...] = field(default=(), metadata={"report": False})

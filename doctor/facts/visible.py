@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.machine import Environ
-from infer_doctor.host import Absent, Host, Unavailable
+from infer_doctor.host import Absent, Host
 from infer_doctor.registry import probe
 
 NAME = "CUDA_VISIBLE_DEVICES"
@@ -32,8 +32,6 @@ class DeviceIdRules:
 def visible_devices(environ: Environ) -> VisibleDevices:
     """Absent when the variable is not set: then all GPUs are visible."""
     value = environ.variables.get(NAME)
-    if value is None and environ.gaps:
-        raise Unavailable(environ.gaps[0])
     if value is None:
         raise Absent(f"{NAME} is not set")
     return VisibleDevices(

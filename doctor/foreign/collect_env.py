@@ -14,11 +14,13 @@ from itertools import pairwise
 
 from infer_doctor.catalog.cuda import MINIMUM_DRIVER, driver_key
 from infer_doctor.facts.driver import Driver
+from infer_doctor.facts.engine import LOCAL_MARKS, EngineFact
+from infer_doctor.facts.environment import normal
 from infer_doctor.facts.gpu import GpuCapabilities, Gpus
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.torch import TorchBuild
+from infer_doctor.facts.torch import COMPANIONS, TorchBuild, TorchCompanions, companion
 from infer_doctor.foreign.smi import Block, driver_of, gpu_facts, withheld
-from infer_doctor.foreign.text import Facts, whole_lines, without_prefix
+from infer_doctor.foreign.text import Facts, Unreadable, whole_lines, without_prefix
 from infer_doctor.model import Evidence
 
 START = "Collecting environment information..."
@@ -37,7 +39,11 @@ KEYS = (
 FIELD = re.compile(rf"({'|'.join(KEYS)}) *: ?(.*)")
 GPU = re.compile(r"GPU ([0-9]{1,3}): (\S.*?)(?: \(UUID: [^)]*\))?")
 VERSION = re.compile(r"([0-9]+\.[0-9]+[0-9A-Za-z.+_-]*)(?: .*)?")
+ENGINE = re.compile(r"([0-9]+\.[0-9]+[0-9A-Za-z.+]*)(?:[ @].*)?")
+"""0.26.0; 0.11.2.dev320+g1f2e3d4c5 (git sha: 1f2e3d4c5); before 0.6.3 0.6.2@cb3b2b9ba4...; N/A (dev)"""
+
 CUDA = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}")
+ROW = re.compile(r"\[pip3?\] ([A-Za-z0-9._-]{1,80})==([A-Za-z0-9._+!-]{1,80})")
 VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)")
 SIDE_EFFECTS = (
     "CUDA_MODULE_LOADING",
@@ -54,7 +60,6 @@ report nobody knows whether the user set it."""
 SIDE_MARKS = ("/cv2/../../lib64",)
 """opencv-python puts its own folder before LD_LIBRARY_PATH when it is imported (cv2/__init__.py)."""
 
-SOURCE_NAME = "vllm collect-env"
 LONGEST = 200
 """Characters of a value; keeps the patterns from running long."""
 
@@ -67,11 +72,11 @@ def is_collect_env(text: str) -> bool:
 
 
 def read_collect_env(text: str, source: str) -> Facts:
-    """Facts of one report; raises ValueError."""
+    """Facts of one report; raises Unreadable."""
     lines = whole_lines(text)
     column = _column(lines)
     if column is None:
-        raise ValueError("is cut off: it holds only the beginning of a collect_env report")
+        raise Unreadable("is cut off: it holds only the beginning of a collect_env report")
     lines = without_prefix(lines, 0, column)
     fields: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(lines, 1):
@@ -79,15 +84,17 @@ def read_collect_env(text: str, source: str) -> Facts:
         if match is None:
             continue
         if match[1] in fields:
-            raise ValueError("holds several reports of collect_env; keep one")
+            raise Unreadable("holds several reports of collect_env; keep one")
         fields[match[1]] = (number, match[2].strip()[:LONGEST])
     facts: dict[type, object] = {}
     facts |= _torch(fields, source)
     facts |= _gpus(lines, fields, source)
     facts |= _driver(fields, facts, source)
+    facts |= _engine(fields, source)
+    facts |= _companions(lines, source)
     facts |= _environ(lines, fields)
     if not facts:
-        raise ValueError("holds no value of collect_env that could be read; is it cut off?")
+        raise Unreadable("holds no value of collect_env that could be read; is it cut off?")
     return facts
 
 
@@ -161,6 +168,44 @@ def _gpus(lines: list[str], fields: Fields, source: str) -> Facts:
     return gpu_facts(blocks, source)
 
 
+def _engine(fields: Fields, source: str) -> Facts:
+    """The version that vLLM has of itself; what it was built for only where that version says it."""
+    line, value = fields.get("vLLM Version", (0, ""))
+    version = ENGINE.fullmatch(value)
+    if version is None:
+        return {}
+    words = re.split(r"[.-]", version[1].partition("+")[2])
+    builds = (
+        build for word in words for mark, build in LOCAL_MARKS.items() if re.fullmatch(mark, word)
+    )
+    evidence = Evidence(source=source, line=line, excerpt=f"vLLM Version: {value}")
+    engine = EngineFact(
+        name="vllm",
+        version=version[1],
+        distribution=None,
+        package="",
+        build=next(builds, None),
+        build_evidence=evidence,
+    )
+    return {EngineFact: engine}
+
+
+def _companions(lines: list[str], source: str) -> Facts:
+    """torchvision and the like, as far as pip's rows show them; a row alone says no requirement."""
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        match = ROW.fullmatch(line)
+        if match is not None and normal(match[1]) in COMPANIONS:
+            found.setdefault(normal(match[1]), set()).add(match[2])
+    rows = [
+        companion(name, versions.pop(), source)
+        for name, versions in found.items()
+        if len(versions) == 1
+    ]
+    gaps = ("collect_env lists only some distributions, without what they require",)
+    return {TorchCompanions: TorchCompanions(rows=tuple(rows), gaps=gaps)} if rows else {}
+
+
 def _environ(lines: list[str], fields: Fields) -> Facts:
     """The lines NAME=value at the end of vLLM's report, up to the first that is none."""
     begin, _ = fields.get("vLLM Version", (0, ""))
@@ -182,5 +227,5 @@ def _environ(lines: list[str], fields: Fields) -> Facts:
         for name, value in found.items()
         if name not in doubtful and not any(mark in value for mark in SIDE_MARKS)
     }
-    gap = f"{SOURCE_NAME} shows only some environment variables"
+    gap = "vllm collect-env shows only some environment variables"
     return {Environ: Environ(variables=variables, gaps=(gap,))} if variables else {}

@@ -15,7 +15,7 @@ from infer_doctor.foreign.smi import (
     mib,
     withheld,
 )
-from infer_doctor.foreign.text import Facts, find_line, whole_lines, without_prefix
+from infer_doctor.foreign.text import Facts, Unreadable, find_line, whole_lines, without_prefix
 from infer_doctor.foreign.tree import Node, from_text, from_xml
 from infer_doctor.model import Evidence
 
@@ -93,13 +93,13 @@ def is_xml(text: str) -> bool:
 
 
 def read_text(text: str, source: str) -> Facts:
-    """Facts of `nvidia-smi -q`; raises ValueError."""
+    """Facts of `nvidia-smi -q`; raises Unreadable."""
     if text.count(BANNER) > 1:
-        raise ValueError("holds several outputs of nvidia-smi -q; keep one")
+        raise Unreadable("holds several outputs of nvidia-smi -q; keep one")
     lines = whole_lines(text)
     found = find_line(lines, BANNER)
     if found is None:
-        raise ValueError("is cut off: nothing follows the first line of nvidia-smi -q")
+        raise Unreadable("is cut off: nothing follows the first line of nvidia-smi -q")
     place, column = found
     root = from_text(without_prefix(lines, place + 1, column), place + 2)
     gpus = [(node, node.key.removeprefix("GPU ")) for node in root.children if _is_gpu(node)]
@@ -111,13 +111,13 @@ def _is_gpu(node: Node) -> bool:
 
 
 def read_xml(text: str, source: str) -> Facts:
-    """Facts of `nvidia-smi -q -x`; raises ValueError."""
+    """Facts of `nvidia-smi -q -x`; raises Unreadable."""
     start, end = f"<{ROOT}", f"</{ROOT}>"
     if text.count(start) > 1:
-        raise ValueError("holds several outputs of nvidia-smi -q -x; keep one")
+        raise Unreadable("holds several outputs of nvidia-smi -q -x; keep one")
     begin, stop = text.find(start), text.find(end)
     if begin < 0 or stop < 0:
-        raise ValueError(f"is cut off: the XML of nvidia-smi -q -x ends without {end}")
+        raise Unreadable(f"is cut off: the XML of nvidia-smi -q -x ends without {end}")
     declared = text.rfind("<?xml", 0, begin)
     begin = begin if declared < 0 else declared
     document = from_xml(text[begin : stop + len(end)], text.count("\n", 0, begin))
@@ -139,7 +139,7 @@ def _facts(
         facts |= withheld(lost)
     elif not re.fullmatch(r"[0-9]{1,4}", attached):
         if not facts:
-            raise ValueError("is cut off: it names neither a driver nor the number of GPUs")
+            raise Unreadable("is cut off: it names neither a driver nor the number of GPUs")
         facts |= withheld("the file does not say how many GPUs are attached: it is cut off")
     elif int(attached) != len(gpus):
         facts |= withheld(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from infer_doctor.facts.gpu import GpuCapabilities, GpuProcess, Gpus
 from infer_doctor.foreign.smi import Block, driver_of, gpu_facts, lost_gpu, mib, withheld
-from infer_doctor.foreign.text import Facts, find_line, without_prefix
+from infer_doctor.foreign.text import Facts, Unreadable, find_line, without_prefix
 from infer_doctor.model import Evidence
 
 HEAD = "| NVIDIA-SMI "
@@ -38,14 +38,14 @@ def is_table(text: str) -> bool:
 
 
 def read_table(text: str, source: str) -> Facts:
-    """Facts of plain `nvidia-smi`; raises ValueError."""
+    """Facts of plain `nvidia-smi`; raises Unreadable."""
     if text.count(HEAD) > 1:
-        raise ValueError("holds several outputs of nvidia-smi; keep one")
+        raise Unreadable("holds several outputs of nvidia-smi; keep one")
     lines = _whole(text)
     found = find_line(lines, HEAD)
     versions = found and VERSIONS.search(lines[found[0]][:WIDTH])
     if not found or not versions:
-        raise ValueError("is cut off: nvidia-smi's table ends within its first line")
+        raise Unreadable("is cut off: nvidia-smi's table ends within its first line")
     place, column = found
     evidence = Evidence(source=source, line=place + 1, excerpt=versions[0])
     facts = {**driver_of(versions[1], versions[2], evidence)}
@@ -86,7 +86,7 @@ def _groups(rows: Sequence[str]) -> list[list[str]]:
             groups[-1].append(row)
     found = [group for group in groups if group]
     if not found:
-        raise ValueError("holds a table of nvidia-smi without a GPU")
+        raise Unreadable("holds a table of nvidia-smi without a GPU")
     return found
 
 
@@ -103,7 +103,7 @@ def _block(group: Sequence[str], processes: Sequence[GpuProcess], gaps: Sequence
     second = SECOND.fullmatch(group[1]) if len(group) in (2, 3) else None
     third = THIRD.fullmatch(group[2]) if len(group) == 3 else None
     if first is None or second is None or (len(group) == 3 and third is None):
-        raise ValueError(f"has a line in nvidia-smi's table that is not known: {group[0][:60]!r}")
+        raise Unreadable(f"has a line in nvidia-smi's table that is not known: {group[0][:60]!r}")
     index = int(first[1])
     amounts = MEMORY.fullmatch(second[1].strip())
     memory: tuple[str | None, str | None, str | None, str | None]

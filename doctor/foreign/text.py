@@ -8,6 +8,11 @@ from collections.abc import Mapping
 Facts = Mapping[type, object]
 """What a file holds, by the type of the fact; a Missing says why one that it names is not known."""
 
+
+class Unreadable(Exception):
+    """The text cannot be used; the words complete "FILE: ..."."""
+
+
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 """What terminals obey (ECMA-48): colours, cursor moves, titles."""
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from infer_doctor.foreign.text import Unreadable
+
 PAIR = re.compile(r"( *)(\S(?:.*?\S)?) +:(?: (.*))?")
 """Key, a colon after a column of spaces, value: the value may hold colons too."""
 
@@ -76,7 +78,7 @@ def _belongs(line: str) -> bool:
 
 
 def from_xml(text: str, lines_before: int) -> Node:
-    """An XML document as a tree; raises ValueError.
+    """An XML document as a tree; raises Unreadable.
 
     Entities are never expanded and nothing is fetched: a document type with declarations of its own
     is refused, the external one that nvidia-smi names is not read.
@@ -106,7 +108,7 @@ def from_xml(text: str, lines_before: int) -> Node:
             refuse()
 
     def refuse(*_: object) -> NoReturn:
-        raise ValueError("declares entities or a document type of its own: not read")
+        raise Unreadable("declares entities or a document type of its own: not read")
 
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
@@ -119,5 +121,5 @@ def from_xml(text: str, lines_before: int) -> Node:
     try:
         parser.Parse(text.encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
-        raise ValueError(f"is no valid XML: {error}") from None
+        raise Unreadable(f"is no valid XML: {error}") from None
     return root

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from infer_doctor.facts.driver import Driver
+from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import GpuCapabilities, Gpus
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.torch import TorchBuild
+from infer_doctor.facts.torch import TorchBuild, TorchCompanions
+from infer_doctor.foreign.text import Unreadable
 from infer_doctor.model import Missing
 from infer_doctor.targets import facts_in
 
@@ -68,6 +70,57 @@ def test_gpus_and_driver(name: str, driver: str, gpus: list[str]) -> None:
 def test_no_gpu_and_other_gpus_are_not_told() -> None:
     for name in ("cpu/vllm-collect-env.txt", "foreign/vllm-0.15-rocm.txt"):
         assert not {Driver, Gpus, GpuCapabilities} & set(facts(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("h200/vllm-collect-env.txt", "0.26.0"),
+        ("cpu/vllm-collect-env.txt", "0.32.0"),
+        ("foreign/vllm-0.11-5090.txt", "0.11.2.dev320+g1f2e3d4c5"),
+        ("foreign/vllm-0.6-flat-wsl2.txt", "0.6.2"),
+        ("foreign/vllm-0.7-flat-4090.txt", "0.7.2"),
+    ],
+)
+def test_engine(name: str, version: str) -> None:
+    found = facts(name)[EngineFact]
+    assert (found.name, found.version, found.build) == ("vllm", version, None)
+    assert EngineFact not in facts("h200/torch-collect-env.txt")
+
+
+@pytest.mark.parametrize(
+    ("value", "version", "build"),
+    [
+        ("0.26.0+cu129", "0.26.0+cu129", "cuda"),
+        ("0.33.1.dev1+g0123456.d20261130.cpu", "0.33.1.dev1+g0123456.d20261130.cpu", "cpu"),
+        ("N/A (dev)", None, None),
+        ("Could not collect", None, None),
+    ],
+)
+def test_engine_and_its_build(value: str, version: str | None, build: str | None) -> None:
+    text = read("h200/vllm-collect-env.txt").replace(": 0.26.0\n", f": {value}\n")
+    found = facts_in(text, "file").get(EngineFact)
+    assert (found.version, found.build) == (version, build) if found else version is None  # type: ignore[attr-defined]
+
+
+def test_companions_by_their_rows() -> None:
+    found = facts("h200/vllm-collect-env.txt")[TorchCompanions]
+    assert [(row.name, row.version) for row in found.rows] == [
+        ("torchaudio", "2.11.0"),
+        ("torchvision", "0.26.0"),
+    ]
+    assert found.gaps, (
+        "what is not listed may be installed, and nothing is known of what is required"
+    )
+    text = read("h200/vllm-collect-env.txt").replace(
+        "torchvision==0.26.0", "torchvision==0.26.0+cpu"
+    )
+    (row, _) = sorted(
+        facts_in(text, "file")[TorchCompanions].rows,  # type: ignore[attr-defined]
+        key=lambda row: row.name,
+        reverse=True,
+    )
+    assert (row.name, row.kind) == ("torchvision", "cpu")
 
 
 def test_a_list_of_gpus_with_a_hole() -> None:
@@ -142,10 +195,10 @@ def test_prefixes_before_every_line() -> None:
 
 def test_two_reports_and_the_script_itself() -> None:
     text = read("foreign/vllm-0.7-flat-4090.txt")
-    with pytest.raises(ValueError, match="several reports"):
+    with pytest.raises(Unreadable, match="several reports"):
         facts_in(text + text, "file")
     script = 'print("Collecting environment information...")\nPyTorch version: {torch_version}\n'
-    with pytest.raises(ValueError, match="is cut off"):
+    with pytest.raises(Unreadable, match="is cut off"):
         facts_in(script, "file")
-    with pytest.raises(ValueError, match="no value"):
+    with pytest.raises(Unreadable, match="no value"):
         facts_in(f"{script}Is debug build: {{is_debug_build}}\n", "file")

@@ -8,6 +8,8 @@ import pytest
 
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.gpu import GpuCapabilities, GpuEcc, GpuMemory, GpuProcesses, Gpus
+from infer_doctor.facts.torch import TorchCompanions
+from infer_doctor.foreign.text import Unreadable
 from infer_doctor.model import Missing
 from infer_doctor.targets import facts_in
 
@@ -22,6 +24,7 @@ SUBSETS = {
     GpuMemory: "rows",
     GpuEcc: "rows",
     GpuProcesses: "processes",
+    TorchCompanions: "rows",
 }
 
 
@@ -67,7 +70,7 @@ def read(text: str) -> dict[type, Any]:
     """Nothing when the text is refused."""
     try:
         return dict(facts_in(text, "file"))
-    except ValueError:
+    except Unreadable:
         return {}
 
 
@@ -99,7 +102,7 @@ def test_a_cut_says_so(form: str) -> None:
     text = (CAPTURES / "h200-x2" / form).read_text()
     part = text[: text.index("00000000:00:07.0")]
     if form.endswith("xml"):
-        with pytest.raises(ValueError, match=r"is cut off: the XML .* ends without"):
+        with pytest.raises(Unreadable, match=r"is cut off: the XML .* ends without"):
             facts_in(part, form)
         return
     found = facts_in(part, form)
