@@ -1,6 +1,7 @@
 """`infer-doctor check FILE`: what a report of a file says, and that a snapshot is a target too."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,13 @@ import pytest
 
 from infer_doctor._version import VERSION
 from infer_doctor.cli import run
+from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.machine import Environ
 from infer_doctor.host import Capture
+from infer_doctor.model import Evidence, Finding
+from infer_doctor.registry import check
 from infer_doctor.snapshot import write
+from infer_doctor.testing import examine
 
 CAPTURES = Path(__file__).parent.parent / "captures"
 H200 = (
@@ -97,6 +103,26 @@ def test_an_absence_that_is_not_shown(capsys: pytest.CaptureFixture[str]) -> Non
         "blocked",
         "vllm collect-env shows only some environment variables",
     )
+
+
+@check("env-example-unset", severity="info", category="environment", since="0.1")
+def _unset(environ: Environ) -> Iterator[Finding]:
+    """An example.
+
+    ## Why it matters
+    ## How it decides
+    ## Fix safety
+    """
+    if "EXAMPLE" not in environ.variables:
+        raise NotApplicable("EXAMPLE is not set")
+    yield Finding(about="EXAMPLE", message="set", evidence=(Evidence(source="environment"),))
+
+
+def test_what_is_read_in_part_proves_no_absence() -> None:
+    assert examine(_unset, Environ(variables={})).outcome == "not_applicable"
+    part = Environ(variables={}, gaps=("only some are shown",))
+    result = examine(_unset, part)
+    assert (result.outcome, result.reason) == ("blocked", "only some are shown")
 
 
 def test_a_snapshot_is_a_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
