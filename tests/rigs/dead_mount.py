@@ -11,11 +11,13 @@ include/uapi/linux/fuse.h.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import select
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,17 +29,22 @@ OUT_HEADER = struct.Struct("<IiQ")  # length, error, number of the request
 INIT_OUT = struct.Struct("<IIIIHHIIHHI28x")  # major, minor, ..., as of version 7.31
 
 
+@functools.cache
 def usable() -> bool:
-    """Whether this process may mount it."""
-    return os.geteuid() == 0 and os.path.exists("/dev/fuse")
+    """Whether it can be mounted here: tried, as a container may have /dev/fuse and no right to it."""
+    try:
+        with tempfile.TemporaryDirectory() as folder, dead_mount(Path(folder)):
+            return True
+    except OSError:
+        return False
 
 
 @contextmanager
 def dead_mount(folder: Path) -> Iterator[Path]:
     """The folder, dead as long as the context lasts."""
-    server = subprocess.Popen(
-        [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    pipe = subprocess.PIPE
+    words = [sys.executable, __file__, str(folder)]
+    server = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
     assert server.stdin and server.stdout
     try:
         if server.stdout.readline() != b"ready\n":
