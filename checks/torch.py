@@ -12,6 +12,7 @@ from infer_doctor.facts.gpu import GpuCapabilities, Gpus
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.torch import Companion, TorchArchs, TorchBuild, TorchCompanions
 from infer_doctor.fixes.torch import build_for, cuda_torch, match_companions
+from infer_doctor.host import Unavailable
 from infer_doctor.model import Confidence, Evidence, Finding, Severity
 from infer_doctor.registry import check
 from infer_doctor.requirements import torch_fits
@@ -163,8 +164,10 @@ def cpu_only(
     ## Fix safety
     Unsafe: pip replaces torch.
     """
+    if engine.build is None:
+        raise Unavailable(f"what the installed {engine.name} was built for cannot be told")
     if engine.build != "cuda":
-        raise NotApplicable(f"the installed {engine.name} is not known to be a CUDA build")
+        raise NotApplicable(f"the installed {engine.name} is a {engine.build} build")
     if torch.kind != "cpu":
         return
     lines = (row for own in engine.distributions for row in own.requires)

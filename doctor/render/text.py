@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from infer_doctor.model import CheckResult, Evidence, Finding, Fix, Report
@@ -32,8 +32,9 @@ def render(report: Report, width: int = 80) -> list[Line]:
     lines = [*_head(report, width), Line("")]
     findings = sorted((f for row in report.results for f in row.findings), key=rank)
     shown: set[str] = set()
+    several = len({row.subject for row in report.results}) > 1
     for finding in findings:
-        lines += [*_finding(finding, shown, width), Line("")]
+        lines += [*_finding(finding, shown, several, width), Line("")]
         shown.update(fix.id for fix in finding.fixes)
     lines += _rest(report, width)
     return [Line(CONTROL.sub(_visible, line.text), line.style) for line in lines]
@@ -69,7 +70,7 @@ def _head(report: Report, width: int) -> Iterator[Line]:
             yield from _mark(f"  {name}", ", ".join(word for word in words if word), width, 10)
 
 
-def _finding(finding: Finding, shown: Collection[str], width: int) -> Iterator[Line]:
+def _finding(finding: Finding, shown: Collection[str], several: bool, width: int) -> Iterator[Line]:
     """Message, id, evidence, fixes; a fix that stands above is only named again."""
     mark = MARKS[finding.severity or "info"]
     first = True
@@ -77,7 +78,8 @@ def _finding(finding: Finding, shown: Collection[str], width: int) -> Iterator[L
         yield Line(f"{mark:<6}{line}" if first else INDENT + line, STYLES[mark] if first else "")
         first = False
     sure = "" if finding.confidence == "certain" else f", {finding.confidence}"
-    yield Line(f"{INDENT}[{finding.check}{sure}]", "dim")
+    where = f" in {finding.subject}" if several else ""
+    yield Line(f"{INDENT}[{finding.check}{sure}]{where}", "dim")
     for evidence in finding.evidence:
         yield from _evidence(evidence, width)
     for fix in finding.fixes:
@@ -122,13 +124,18 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     counts = report.counts
     yield Line(f"ok    {_checks(counts.passed)} passed", "green")
     if counts.not_applicable:
-        ids = ", ".join(row.check for row in report.results if row.outcome == "not_applicable")
+        ids = _ids(row for row in report.results if row.outcome == "not_applicable")
         yield from _hanging(
             "--", f"{_checks(counts.not_applicable)} cannot apply here: {ids}", width
         )
     yield from _undecided("??", "blocked", "could not be decided", report, width)
     yield from _undecided("!!", "crashed", "crashed (a fault of infer-doctor)", report, width)
     yield Line("")
+    decided = counts.passed + counts.failed
+    if counts.blocked > decided and not counts.failed:
+        yield Line(
+            f"Nothing wrong in what could be read: {_checks(decided)} of {len(report.results)}"
+        )
     total = (
         f"{report.verdict}: {counts.error} {_plural('error', counts.error)}, "
         f"{counts.warning} {_plural('warning', counts.warning)}, "
@@ -148,8 +155,13 @@ def _undecided(mark: str, outcome: str, words: str, report: Report, width: int) 
     for row in rows:
         by_reason.setdefault(row.reason or "no reason given", []).append(row)
     for reason, group in by_reason.items():
-        ids = ", ".join(row.check for row in group)
+        ids = _ids(group)
         yield from _hanging("", f"{ids}: {reason}", width)
+
+
+def _ids(rows: Iterable[CheckResult]) -> str:
+    """Each check once, also when several subjects have it."""
+    return ", ".join(dict.fromkeys(row.check for row in rows))
 
 
 def _hanging(mark: str, text: str, width: int) -> Iterator[Line]:

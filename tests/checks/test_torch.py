@@ -195,11 +195,15 @@ def test_cpu_only() -> None:
     assert finding.fixes[0].actions[1].text == "python3 -m pip install torch==2.11.0"
 
 
-@pytest.mark.parametrize("build", ["cpu", "rocm", None])
-def test_cpu_only_is_for_cuda_builds(build: str | None) -> None:
+@pytest.mark.parametrize("build", ["cpu", "rocm"])
+def test_cpu_only_is_for_cuda_builds(build: str) -> None:
     assert examine(cpu_only, CPU, vllm(build)).outcome == "not_applicable"
 
 
 def test_a_gap_is_no_pass() -> None:
     gaps: Mapping[str, object] = {"rows": (), "gaps": ("/s/torchvision: not readable",)}
     assert examine(companion_mismatch, CPU, TorchCompanions(**gaps)).outcome == "blocked"  # type: ignore[arg-type]
+
+
+def test_cpu_only_is_undecided_for_a_build_of_unknown_kind() -> None:
+    assert examine(cpu_only, CPU, vllm(None)).outcome == "blocked"
