@@ -103,7 +103,7 @@ class LiveHost(Host):
         """Halved by every silence of its lane, so that many dead places do not use up the time."""
         share = min(1.0, self.timeout_s / 20.0 * 2)
         limit = SLOW_LIMIT_S.get(operation, SOFT_LIMIT_S)
-        halved = limit / 2 ** self._silences.get(LANES.get(operation, "rest"), 0)
+        halved: float = limit / 2 ** self._silences.get(LANES.get(operation, "rest"), 0)
         return max(halved, LEAST_LIMIT_S) * share
 
     def _fetch(self, operation: str, arguments: dict[str, Any], limit_s: float | None) -> Capture:
