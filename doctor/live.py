@@ -40,10 +40,10 @@ LANES = {
     "distributions": "python",
     "run": "run",
     "find": "find",
-    "libraries": "libraries",
-    "library_marks": "libraries",
-    "loader_cache": "libraries",
-    "owned_libraries": "libraries",
+    "libraries": "python",
+    "library_marks": "python",
+    "loader_cache": "python",
+    "owned_libraries": "python",
 }
 
 CHILD_SHARE = 0.9

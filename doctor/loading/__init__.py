@@ -1,0 +1,1 @@
+"""Which copy of a shared library a process would load; imported only when somebody asks."""
