@@ -130,7 +130,7 @@ def visible_devices_wrong(
         gpu.uuid is None for gpu in gpus.gpus
     ):
         raise Unavailable(f"{NAME} names UUIDs, and those of the GPUs are not known")
-    problem = _visible_problem(visible.entries, gpus)
+    problem = visible_problem(visible.entries, gpus)
     if problem is None:
         by_uuid = [entry for entry in visible.entries if entry.startswith(("GPU-", "MIG-"))]
         if rules is None or rules.takes_uuid or not by_uuid:
@@ -145,7 +145,7 @@ def visible_devices_wrong(
     )
 
 
-def _visible_problem(entries: Sequence[str], gpus: Gpus) -> str | None:
+def visible_problem(entries: Sequence[str], gpus: Gpus) -> str | None:
     """What CUDA would silently do, or None when it takes every entry."""
     if not entries or entries[0] == "-1":
         return f"hides all {plural(len(gpus.gpus), 'GPU')}"

@@ -154,7 +154,7 @@ def nvml_reading(host: Host, bus: PciBus | None, identity: Identity | None) -> N
     )
 
 
-class _Rows:
+class Rows:
     """Walks over the GPUs of a reading and keeps what could not be read as gaps."""
 
     def __init__(self, reading: NvmlReading) -> None:
@@ -188,7 +188,7 @@ def _failed(value: Any) -> bool:
 @probe
 def gpus(reading: NvmlReading) -> Gpus:
     """Name, UUID and bus address of each GPU."""
-    rows = _Rows(reading)
+    rows = Rows(reading)
     found = [
         Gpu(
             index=index,
@@ -210,7 +210,7 @@ def _bus_id(info: Mapping[str, Any]) -> str:
 @probe
 def gpu_capabilities(reading: NvmlReading) -> GpuCapabilities:
     """nvmlDeviceGetCudaComputeCapability."""
-    rows = _Rows(reading)
+    rows = Rows(reading)
     found = {
         index: capability
         for index, raw in rows
@@ -226,7 +226,7 @@ def _capability(value: Any) -> tuple[int, int]:
 @probe
 def gpu_memory(reading: NvmlReading) -> GpuMemory:
     """nvmlDeviceGetMemoryInfo; its second form alone tells what the driver reserves."""
-    rows = _Rows(reading)
+    rows = Rows(reading)
     found = []
     for index, raw in rows:
         mode = raw.get("MigMode")
@@ -260,7 +260,7 @@ def gpu_memory(reading: NvmlReading) -> GpuMemory:
 @probe
 def gpu_ecc(reading: NvmlReading) -> GpuEcc:
     """nvmlDeviceGetTotalEccErrors, uncorrected, volatile."""
-    rows = _Rows(reading)
+    rows = Rows(reading)
     found = [
         EccRow(index=index, uncorrected=rows.value(index, raw, "ecc_uncorrected_volatile", int))
         for index, raw in rows
@@ -271,7 +271,7 @@ def gpu_ecc(reading: NvmlReading) -> GpuEcc:
 @probe
 def gpu_processes(reading: NvmlReading) -> GpuProcesses:
     """nvmlDeviceGetComputeRunningProcesses and ...Graphics..., each PID once a GPU."""
-    rows = _Rows(reading)
+    rows = Rows(reading)
     found: dict[tuple[int, int], GpuProcess] = {}
     for index, raw in rows:
         for name in ("ComputeRunningProcesses", "GraphicsRunningProcesses"):

@@ -10,6 +10,7 @@ Every operation is a function of JSON arguments that returns JSON; it never deci
 VERSIONS = {
     "cgroup": 1,
     "cuda": 1,
+    "device_nodes": 1,
     "distributions": 2,
     "environ": 1,
     "find": 1,

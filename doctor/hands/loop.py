@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from . import cgroup, files, system
+from . import cgroup, devices, files, system
 
 Json = dict[str, Any]
 
@@ -20,6 +20,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
     return {
         "cgroup": cgroup.cgroup,
         "cuda": _cuda,
+        "device_nodes": devices.device_nodes,
         "distributions": _distributions,
         "environ": system.environ,
         "find": files.find,
