@@ -25,7 +25,7 @@ from infer_doctor.catalog.cuda_errors import (
 from infer_doctor.catalog.health import FABRIC_COMPLETED, PROHIBITED, RECOVERY
 from infer_doctor.catalog.xid import xid
 from infer_doctor.checks.gpu import visible_problem
-from infer_doctor.facts.cuda_init import CudaInit, CudaSurroundings, library_version
+from infer_doctor.facts.cuda_init import UVM, CudaInit, CudaSurroundings, library_version
 from infer_doctor.fixes.cuda import (
     disable_hmm,
     give_uvm,
@@ -39,8 +39,6 @@ from infer_doctor.fixes.driver import reload_driver
 from infer_doctor.fixes.gpu_health import start_fabric_manager
 from infer_doctor.model import Evidence, Fix
 from infer_doctor.units import gib
-
-UVM = "nvidia-uvm"
 
 
 class Cause(NamedTuple):
@@ -218,21 +216,16 @@ def _log(cuda: CudaInit, around: CudaSurroundings) -> Cause | None:
 
 def _nodes(cuda: CudaInit, around: CudaSurroundings) -> Cause | None:
     """CUDA opens nvidiactl, nvidia-uvm and at least one GPU."""
-    nodes = around.nodes.nodes if around.nodes else ()
-    closed = [node for node in nodes if not node.usable]
-    control = [node for node in closed if node.name in ("nvidiactl", UVM)]
-    gpus = [node for node in nodes if node.name[6:].isdigit()]
-    if not control and gpus and all(node in closed for node in gpus):
-        control = gpus
-    if not control:
+    closed = around.nodes.closed if around.nodes else ()
+    if not closed:
         return None
-    names = ", ".join(f"/dev/{node.name}" for node in control)
+    names = ", ".join(f"/dev/{node.name}" for node in closed)
     return Cause(
         f"this user may not open {names}",
         fixes=(open_nodes(names),),
         evidence=tuple(
             Evidence(source=f"/dev/{node.name}", excerpt=f"mode {node.mode:04o}")
-            for node in control[:3]
+            for node in closed[:3]
         ),
     )
 

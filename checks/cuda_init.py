@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infer_doctor.catalog.cuda_errors import CudaError, cuda_error
-from infer_doctor.checks.cuda_causes import UVM, Cause, cause_of, lost_gpus
+from infer_doctor.checks.cuda_causes import Cause, cause_of, lost_gpus
 from infer_doctor.engine import NotApplicable
-from infer_doctor.facts.cuda_init import CudaInit, CudaSurroundings
+from infer_doctor.facts.cuda_init import UVM, CudaInit, CudaSurroundings, DeviceNode
 from infer_doctor.facts.gpu import NvmlReading
+from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.visible import NAME
 from infer_doctor.fixes.cuda import give_uvm, open_nodes
 from infer_doctor.fixes.driver import look_at_kernel_log
 from infer_doctor.host import Unavailable
-from infer_doctor.model import Evidence, Finding, Fix
+from infer_doctor.model import Evidence, Finding, Fix, Severity
 from infer_doctor.registry import check
 from infer_doctor.units import plural
 
@@ -98,19 +99,21 @@ def _unexplained(cuda: CudaInit, around: CudaSurroundings) -> tuple[Fix, ...]:
 
 @check("cuda-gpus-missing", severity="error", category="device_ids", since="0.1")
 def gpus_missing(
-    cuda: CudaInit, reading: NvmlReading, around: CudaSurroundings
+    cuda: CudaInit, reading: NvmlReading, around: CudaSurroundings, launch: Launch | None
 ) -> Iterator[Finding]:
-    """CUDA offers fewer GPUs than the driver knows.
+    """CUDA offers fewer GPUs than there are.
 
     ## Why it matters
     CUDA leaves a GPU out without a word when it cannot open or start it. The engine then says
     "invalid device ordinal" or that the world size is larger than the number of GPUs.
 
     ## How it decides
-    cuDeviceGetCount against the number of GPUs that NVML counts. It does not apply where the
-    difference is meant: CUDA_VISIBLE_DEVICES is set (gpu-visible-devices-wrong judges it), or a GPU
-    is partitioned (MIG), of which a process sees one instance. A warning where gpu-fewer-than-bus
-    names the lost GPU. Measured: a node of a GPU that may not be opened gives exactly this.
+    cuDeviceGetCount against the GPUs that NVML counts and those whose node in /dev this user may
+    not open, which NVML leaves out too (measured). Only a warning for closed nodes, which may be
+    meant, unless the launch has more ranks than CUDA GPUs; and where gpu-fewer-than-bus names the
+    lost GPU. It does not apply where the difference is meant: CUDA_VISIBLE_DEVICES is set
+    (gpu-visible-devices-wrong judges it), or a GPU is partitioned (MIG), of which a process sees
+    one instance.
 
     ## Fix safety
     Manual.
@@ -121,27 +124,36 @@ def gpus_missing(
         raise NotApplicable(f"{NAME} is set")
     if around.mig is not None and any(row.on for row in around.mig.rows):
         raise NotApplicable("a GPU is partitioned (MIG)")
-    total = len(reading.gpus)
+    closed = _closed(reading, around)
+    total = max(len(reading.gpus), cuda.count) + len(closed)
     if cuda.count >= total:
         return
-    closed = [
-        node.name
-        for node in (around.nodes.nodes if around.nodes else ())
-        if not node.usable and node.name[6:].isdigit()
-    ]
     lost = lost_gpus(around)
+    short = launch is not None and (launch.ranks or 1) > cuda.count
     because = ""
+    severity: Severity | None = None
     if closed:
-        because = f"; this user may not open /dev/{', /dev/'.join(closed)}"
+        names = ", ".join(f"/dev/{node.name}" for node in closed)
+        because = f"; this user may not open {names}"
+        severity = None if short else "warning"
     elif lost:
         because = f"; the GPU at {lost[0]} does not answer (see gpu-fewer-than-bus)"
+        severity = "warning"
     yield Finding(
         about="cuDeviceGetCount",
         message=f"CUDA offers {cuda.count} of {plural(total, 'GPU')}{because}",
-        severity="warning" if lost and not closed else None,
+        severity=severity,
         evidence=(
             Evidence(source=cuda.library or "libcuda.so.1", excerpt=f"count {cuda.count}"),
-            Evidence(source="NVML", excerpt=f"count {total}"),
+            Evidence(source="NVML", excerpt=f"count {len(reading.gpus)}"),
+            *(Evidence(source=f"/dev/{n.name}", excerpt=f"mode {n.mode:04o}") for n in closed[:2]),
         ),
-        fixes=(open_nodes(f"/dev/{closed[0]}"),) if closed else (look_at_kernel_log(),),
+        fixes=(open_nodes(f"/dev/{closed[0].name}"),) if closed else (look_at_kernel_log(),),
     )
+
+
+def _closed(reading: NvmlReading, around: CudaSurroundings) -> list[DeviceNode]:
+    """Nodes of GPUs that this user may not open and that NVML does not list."""
+    listed = {raw.get("MinorNumber") for raw in reading.gpus}
+    nodes = around.nodes.gpus if around.nodes else ()
+    return [node for node in nodes if not node.usable and node.minor not in listed]

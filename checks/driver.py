@@ -8,15 +8,19 @@ from infer_doctor.catalog.cuda import (
     MINIMUM_DRIVER,
     NVML_FAULTS,
     NVML_MISMATCH,
+    NVML_NO_PERMISSION,
     TOOLKIT_DRIVER,
     driver_key,
 )
+from infer_doctor.catalog.cuda_errors import COMPAT_REFUSED, DRIVER_MISMATCH
 from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.cuda_init import CudaInit, DeviceNodes
 from infer_doctor.facts.driver import Driver, DriverLibrary, KernelModule
 from infer_doctor.facts.gpu import NvmlFailure
 from infer_doctor.facts.machine import Identity, OperatingSystem
 from infer_doctor.facts.pci import PciBus
 from infer_doctor.facts.torch import TorchBuild
+from infer_doctor.fixes.cuda import open_nodes
 from infer_doctor.fixes.driver import (
     install_driver,
     look_at_kernel_log,
@@ -88,6 +92,7 @@ def library_mismatch(
     library: DriverLibrary | None,
     failure: NvmlFailure | None,
     identity: Identity | None,
+    cuda: CudaInit | None,
 ) -> Iterator[Finding]:
     """The kernel module and the driver's libraries are of different versions.
 
@@ -99,7 +104,8 @@ def library_mismatch(
     ## How it decides
     The version in /proc/driver/nvidia/version against the one in the file name that libcuda.so.1
     leads to, looked up where the loader looks; or NVML's own answer, code 18. Libraries in a
-    folder `compat` are newer than the driver by design and are left out.
+    folder `compat` are newer than the driver by design and are left out. Where cuInit succeeds,
+    what it loaded fits; where it gives 803, that is certain.
 
     ## Fix safety
     Manual: reloading the module ends all work on the GPUs.
@@ -109,6 +115,8 @@ def library_mismatch(
     by_nvml = failure is not None and failure.code == NVML_MISMATCH
     loaded = library.version if library and not library.compat else None
     differs = loaded is not None and loaded != module.version
+    if cuda is not None and cuda.code == 0:
+        differs = False
     if not differs and not by_nvml:
         return
     evidence = [module.evidence]
@@ -116,18 +124,23 @@ def library_mismatch(
         evidence.append(Evidence(source=library.path, excerpt=f"version {library.version}"))
     if failure and by_nvml:
         evidence.append(Evidence(source="NVML", excerpt=failure.message))
+    refused = differs and cuda is not None and cuda.code == DRIVER_MISMATCH
+    if refused:
+        evidence.append(Evidence(source="cuInit", excerpt=f"{DRIVER_MISMATCH}, driver mismatch"))
     found = f"libcuda.so.1 is {loaded}" if differs else "NVML's library is of another version"
     yield Finding(
         about="driver",
         message=f"the loaded kernel module is {module.version}, {found}",
-        confidence="certain" if by_nvml else "likely",
+        confidence="certain" if by_nvml or refused else "likely",
         evidence=tuple(evidence),
         fixes=(reload_driver(container=identity.container if identity else None),),
     )
 
 
 @check("driver-not-answering", severity="error", category="driver_cuda", since="0.1")
-def not_answering(module: KernelModule, failure: NvmlFailure | None) -> Iterator[Finding]:
+def not_answering(
+    module: KernelModule, failure: NvmlFailure | None, nodes: DeviceNodes | None
+) -> Iterator[Finding]:
     """The kernel module is loaded, but NVML does not start.
 
     ## Why it matters
@@ -136,7 +149,8 @@ def not_answering(module: KernelModule, failure: NvmlFailure | None) -> Iterator
     ## How it decides
     nvmlInit returned a code that speaks of the driver or the GPU (catalogue of nvmlReturn_t codes;
     https://docs.nvidia.com/deploy/nvml-api/). Not counted: the library is not there (a container
-    without the `utility` capability), and 18, which driver-library-mismatch explains.
+    without the `utility` capability), and 18, which driver-library-mismatch explains. Code 4 is a
+    matter of rights where this user may not open /dev/nvidiactl or the GPUs (measured).
 
     ## Fix safety
     Manual: a reload of the driver ends all work on the GPUs.
@@ -145,12 +159,19 @@ def not_answering(module: KernelModule, failure: NvmlFailure | None) -> Iterator
         raise NotApplicable("no kernel module is loaded")
     if failure is None or failure.code not in NVML_FAULTS:
         return
+    closed = nodes.closed if nodes is not None and failure.code == NVML_NO_PERMISSION else ()
+    names = ", ".join(f"/dev/{node.name}" for node in closed)
     yield Finding(
         about="driver",
         message=f"driver {module.version} is loaded, but NVML does not start: "
-        f"{NVML_FAULTS[failure.code]} (code {failure.code})",
-        evidence=(module.evidence, Evidence(source="NVML", excerpt=failure.message)),
-        fixes=(look_at_kernel_log(),),
+        f"{NVML_FAULTS[failure.code]} (code {failure.code})"
+        f"{f'; this user may not open {names}' if names else ''}",
+        evidence=(
+            module.evidence,
+            Evidence(source="NVML", excerpt=failure.message),
+            *(Evidence(source=f"/dev/{n.name}", excerpt=f"mode {n.mode:04o}") for n in closed[:2]),
+        ),
+        fixes=(open_nodes(names) if names else look_at_kernel_log(),),
     )
 
 
@@ -161,6 +182,7 @@ def too_old(
     library: DriverLibrary | None,
     identity: Identity | None,
     system: OperatingSystem | None,
+    cuda: CudaInit | None,
 ) -> Iterator[Finding]:
     """The driver is too old for the CUDA that torch was built for.
 
@@ -172,8 +194,9 @@ def too_old(
     Within one CUDA major every toolkit runs on the driver of the first one (minor-version
     compatibility): CUDA 11 from 450.80.02, 12 from 525.60.13, 13 from 580.65.06. So a driver 535
     with a torch for CUDA 12.8 is no error; driver-older-than-toolkit says what it costs. Newer
-    drivers run all older CUDA. With a forward-compatibility library in use (folder `compat`) the
-    finding is only possible: those run on data-centre GPUs and on no others.
+    drivers run all older CUDA. With a forward-compatibility library in use (folder `compat`) cuInit
+    decides: where it succeeds and speaks that CUDA, there is no finding; where it gives 804 the GPU
+    is no data-centre one. Only possible where it was not asked.
     Source: CUDA release notes and the CUDA compatibility guide (catalog/cuda.py).
 
     ## Fix safety
@@ -191,12 +214,15 @@ def too_old(
         return
     speaks = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
     compat = library is not None and library.compat
+    if compat and cuda is not None and cuda.code == 0 and (cuda.version or 0) // 1000 >= major:
+        return
+    sure = not compat or (cuda is not None and cuda.code == COMPAT_REFUSED)
     container = identity.container if identity else None
     yield Finding(
         about="driver",
         message=f"driver {driver.version}{speaks} is too old for torch {torch.version}, built for "
         f"CUDA {torch.cuda}: any CUDA {major} needs driver {least} or newer",
-        confidence="possible" if compat else "certain",
+        confidence="certain" if sure else "possible",
         evidence=(
             driver.evidence,
             Evidence(source=torch.source, excerpt=f"cuda = {torch.cuda!r}"),

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from infer_doctor.catalog.vllm import default_utilisation
 from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.cuda_init import DeviceNodes
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import EccRow, GpuEcc, GpuMemory, Gpus, MemoryRow
+from infer_doctor.facts.kernel_log import XidEvents
 from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.owners import GpuOwners, Owner
@@ -61,7 +63,9 @@ def gpu_none(bus: PciBus, identity: Identity, engine: EngineFact | None) -> Iter
 
 
 @check("gpu-fewer-than-bus", severity="error", category="gpu_health", since="0.1")
-def gpu_fewer_than_bus(bus: PciBus, gpus: Gpus, identity: Identity) -> Iterator[Finding]:
+def gpu_fewer_than_bus(
+    bus: PciBus, gpus: Gpus, identity: Identity, nodes: DeviceNodes | None, xids: XidEvents | None
+) -> Iterator[Finding]:
     """The driver offers fewer GPUs than stand on the PCI bus.
 
     ## Why it matters
@@ -72,7 +76,9 @@ def gpu_fewer_than_bus(bus: PciBus, gpus: Gpus, identity: Identity) -> Iterator[
     The addresses of display and 3D controllers of vendor 0x10de that are bound to the driver
     "nvidia", against the bus ids that NVML lists. GPUs bound to another driver (vfio-pci,
     nouveau) are left out: they were given away on purpose. In a container the bus is that of the
-    host and the run-time may have passed only some GPUs in, so nothing is said there.
+    host and the run-time may have passed only some GPUs in, so nothing is said there. GPUs whose
+    node in /dev this user may not open are a matter of rights: cuda-gpus-missing names them. An Xid
+    of the GPU in the kernel log is added.
 
     ## Fix safety
     Manual: a reset or a reboot, and the kernel log to find the reason.
@@ -80,7 +86,8 @@ def gpu_fewer_than_bus(bus: PciBus, gpus: Gpus, identity: Identity) -> Iterator[
     if identity.container is not None:
         raise NotApplicable("a container may have been given some of the host's GPUs only")
     listed = {gpu.bus_id for gpu in gpus.gpus}
-    if None in listed:
+    closed = [node for node in nodes.gpus if not node.usable] if nodes else []
+    if None in listed or len(closed) >= len(bus.gpus) - len(listed) > 0:
         return
     for device in bus.gpus:
         if device.driver == "nvidia" and device.address not in listed:
@@ -97,9 +104,18 @@ def gpu_fewer_than_bus(bus: PciBus, gpus: Gpus, identity: Identity) -> Iterator[
                     Evidence(
                         source=gpus.source, excerpt=f"lists {', '.join(sorted(map(str, listed)))}"
                     ),
+                    *_logged(device.address, xids),
                 ),
                 fixes=(repair_missing_gpu(device.address),),
             )
+
+
+def _logged(address: str, xids: XidEvents | None) -> tuple[Evidence, ...]:
+    """The last Xid of the GPU."""
+    lines = (
+        [event.line for event in xids.events if address.startswith(event.address)] if xids else []
+    )
+    return (Evidence(source=xids.source, excerpt=lines[-1]),) if xids and lines else ()
 
 
 @check("gpu-visible-devices-wrong", severity="error", category="device_ids", since="0.1")

@@ -45,6 +45,9 @@ def driver_key(version: str) -> tuple[int, ...]:
 NVML_MISMATCH = 18
 """NVML_ERROR_LIB_RM_VERSION_MISMATCH."""
 
+NVML_NO_PERMISSION = 4
+"""NVML_ERROR_NO_PERMISSION."""
+
 NVML_FAULTS = {
     4: "no permission to reach the driver",
     8: "a GPU has no power cable attached",

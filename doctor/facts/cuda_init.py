@@ -17,6 +17,8 @@ from infer_doctor.facts.visible import NAME, VisibleDevices
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
+UVM = "nvidia-uvm"
+
 MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 MPS_DEFAULT = "/tmp/nvidia-mps"  # noqa: S108
 """https://docs.nvidia.com/deploy/mps/: where clients look for the daemon's pipe, `control`."""
@@ -51,6 +53,7 @@ class DeviceNode:
 
     name: str
     major: int
+    minor: int
     mode: int
     usable: bool
 
@@ -61,6 +64,19 @@ class DeviceNodes:
 
     nodes: tuple[DeviceNode, ...]
     majors: dict[str, int]
+
+    @property
+    def gpus(self) -> tuple[DeviceNode, ...]:
+        """nvidia0, nvidia1 and so on."""
+        return tuple(node for node in self.nodes if node.name[6:].isdigit())
+
+    @property
+    def closed(self) -> tuple[DeviceNode, ...]:
+        """Those without which CUDA does not start, when this user may not open them."""
+        control = [n for n in self.nodes if n.name in ("nvidiactl", UVM) and not n.usable]
+        if not control and not any(node.usable for node in self.gpus):
+            return self.gpus
+        return tuple(control)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +128,18 @@ class CudaSurroundings:
 
 @probe
 def cuda_init(host: Host, bus: PciBus | None, identity: Identity | None) -> CudaInit:
-    """Absent without a GPU; a call that does not return is not known, and says so."""
+    """Absent without a GPU; a call that does not return is not known, and says so.
+
+    It waits for NVML: at the same time both take three times as long (measured), and a cuInit that
+    hangs in the driver may hold NVML up, whose answers would tell why.
+    """
     if proof := proof_of_absence(bus, identity):
         raise Absent(proof)
+    try:
+        host.ask("nvml")
+    except Unavailable as error:
+        if error.code == "timeout":
+            raise Unavailable("cuInit was not called: NVML does not answer", error.code) from None
     first = _ask(host, [])
     if first.code in (NO_DEVICE, INVALID_DEVICE) and NAME in host.variables():
         from dataclasses import replace
@@ -149,7 +174,11 @@ def device_nodes(host: Host) -> DeviceNodes:
     found = host.ask("device_nodes")
     nodes = tuple(
         DeviceNode(
-            name=row["name"], major=row["major"], mode=row["mode"], usable=row["usable"] is True
+            name=row["name"],
+            major=row["major"],
+            minor=row["minor"],
+            mode=row["mode"],
+            usable=row["usable"] is True,
         )
         for row in found["nodes"]
     )

@@ -33,6 +33,7 @@ from infer_doctor.facts.gpu_health import (
     MigRow,
 )
 from infer_doctor.facts.kernel_log import KernelLog, LogLine, XidEvents, parse_xids
+from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.pci import PciBus, PciDevice
 from infer_doctor.facts.torch import TorchBuild
@@ -125,6 +126,7 @@ def nodes(*closed: str, uvm: int = 510, now: int | None = 510) -> DeviceNodes:
         DeviceNode(
             name=name,
             major=uvm if name == "nvidia-uvm" else 195,
+            minor=int(name[6:]) if name[6:].isdigit() else 255,
             mode=0o600 if name in closed else 0o666,
             usable=name not in closed,
         )
@@ -422,7 +424,8 @@ def test_a_container_cannot_make_the_node() -> None:
 
 
 def reading(count: int) -> NvmlReading:
-    return NvmlReading(driver="580.159.04", cuda_driver=13000, gpus=({},) * count)
+    rows = tuple({"MinorNumber": minor} for minor in range(count))
+    return NvmlReading(driver="580.159.04", cuda_driver=13000, gpus=rows)
 
 
 def test_missing() -> None:
@@ -434,11 +437,16 @@ def test_missing() -> None:
 
 
 def test_a_gpu_that_may_not_be_opened() -> None:
-    facts = fine(1), reading(2), Around(nodes=nodes("nvidia1"))
+    """Measured: NVML lists only the other one then."""
+    facts = fine(1), reading(1), Around(nodes=nodes("nvidia1"))
     (finding,) = examine(gpus_missing, *facts).findings
-    assert finding.severity == "error"
+    assert finding.severity == "warning"
     assert finding.message == "CUDA offers 1 of 2 GPUs; this user may not open /dev/nvidia1"
     assert fixes(finding) == ["open-device-nodes"]
+    one = launch_of(["vllm", "serve", "m"])
+    two = launch_of(["vllm", "serve", "m", "-tp", "2"])
+    assert examine(gpus_missing, *facts, one).findings[0].severity == "warning"
+    assert examine(gpus_missing, *facts, two).findings[0].severity == "error"
 
 
 def test_a_lost_gpu_is_named_elsewhere() -> None:
@@ -522,6 +530,12 @@ class TestFacts:
         with pytest.raises(Unavailable, match=r"^cuInit: no return from cuInit$"):
             cuda_init(Host([capture]), None, None)
 
+    def test_not_called_when_nvml_hangs(self) -> None:
+        error = {"code": "timeout", "message": "no return from nvmlInit"}
+        hung = Capture(operation="nvml", arguments={}, version=VERSIONS["nvml"], error=error)
+        with pytest.raises(Unavailable, match="not called: NVML does not answer"):
+            cuda_init(Host([hung]), None, None)
+
     def test_mps(self) -> None:
         path = {"path": "/pipes/control"}
         there = answers(("stat", path, {"kind": "other"}))
@@ -536,5 +550,7 @@ class TestFacts:
         node = {"name": "nvidia0", "major": 195, "minor": 0, "mode": 438, "usable": True}
         host = answers(("device_nodes", {}, {"nodes": [node], "majors": {"nvidia-uvm": 238}}))
         found = device_nodes(host)
-        assert found.nodes == (DeviceNode(name="nvidia0", major=195, mode=0o666, usable=True),)
+        assert found.nodes == (
+            DeviceNode(name="nvidia0", major=195, minor=0, mode=0o666, usable=True),
+        )
         assert found.majors == {"nvidia-uvm": 238}

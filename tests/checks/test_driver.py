@@ -11,6 +11,7 @@ from infer_doctor.checks.driver import (
     older_than_toolkit,
     too_old,
 )
+from infer_doctor.facts.cuda_init import CudaInit, DeviceNode, DeviceNodes
 from infer_doctor.facts.driver import Driver, DriverLibrary, KernelModule
 from infer_doctor.facts.gpu import NvmlFailure
 from infer_doctor.facts.machine import OperatingSystem
@@ -147,3 +148,54 @@ def test_older_than_toolkit() -> None:
         fires=[driver("535.183.01", (12, 2)), torch("2.8.0+cu128", "12.8")],
         passes=[driver("570.26", (12, 8)), torch("2.8.0+cu128", "12.8")],
     )
+
+
+OLD_LIBRARY = library("580.95.05")
+COMPAT = library("580.95.05", "/usr/local/cuda-13.0/compat")
+
+
+def test_cuda_that_starts_fits() -> None:
+    facts = module("580.159.04"), OLD_LIBRARY
+    assert examine(library_mismatch, *facts, CudaInit(code=0, count=1)).outcome == "passed"
+    failure = NvmlFailure(code=18, message="Driver/library version mismatch")
+    only_nvml = examine(library_mismatch, *facts, CudaInit(code=0, count=1), failure)
+    assert only_nvml.findings[0].message.endswith("NVML's library is of another version")
+
+
+def test_cuda_that_refuses_makes_it_certain() -> None:
+    facts = module("580.159.04"), OLD_LIBRARY
+    (finding,) = examine(library_mismatch, *facts, CudaInit(code=803)).findings
+    assert finding.confidence == "certain"
+    assert finding.evidence[-1].excerpt == "803, driver mismatch"
+    assert examine(library_mismatch, *facts, CudaInit(code=999)).findings[0].confidence == "likely"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "outcome", "confidence"),
+    [
+        (CudaInit(code=0, version=13000), "passed", None),
+        (CudaInit(code=0, version=12080), "failed", "possible"),
+        (CudaInit(code=804), "failed", "certain"),
+        (CudaInit(code=999), "failed", "possible"),
+    ],
+)
+def test_cuda_itself_decides_about_a_compat_library(
+    cuda: CudaInit, outcome: str, confidence: str | None
+) -> None:
+    facts = driver("535.183.01", (12, 2)), torch("2.11.0+cu130", "13.0"), COMPAT, cuda
+    result = examine(too_old, *facts)
+    assert result.outcome == outcome
+    assert [finding.confidence for finding in result.findings] == [confidence] * bool(confidence)
+
+
+def test_rights_are_no_matter_of_the_driver() -> None:
+    """Measured on a real machine with a closed /dev/nvidiactl."""
+    node = DeviceNode(name="nvidiactl", major=195, minor=255, mode=0o600, usable=False)
+    nodes = DeviceNodes(nodes=(node,), majors={})
+    failure = NvmlFailure(code=4, message="NVMLError_NoPermission: Insufficient Permissions")
+    (finding,) = examine(not_answering, module("580.159.04"), failure, nodes).findings
+    assert finding.message.endswith("(code 4); this user may not open /dev/nvidiactl")
+    assert [fix.id for fix in finding.fixes] == ["open-device-nodes"]
+    unknown = NvmlFailure(code=999, message="Unknown Error")
+    (finding,) = examine(not_answering, module("580.159.04"), unknown, nodes).findings
+    assert [fix.id for fix in finding.fixes] == ["read-kernel-log"]

@@ -11,8 +11,10 @@ from infer_doctor.checks.gpu import (
     memory_held,
     visible_devices_wrong,
 )
+from infer_doctor.facts.cuda_init import DeviceNode, DeviceNodes
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import EccRow, Gpu, GpuEcc, GpuMemory, Gpus, MemoryRow
+from infer_doctor.facts.kernel_log import LogLine, XidEvents, parse_xids
 from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.owners import GpuOwners, Owner
@@ -111,6 +113,38 @@ def test_fewer_than_bus() -> None:
         fires=[bus("nvidia", "nvidia"), gpus(1), machine()],
         passes=[bus("nvidia", "vfio-pci"), gpus(1), machine()],
     )
+
+
+def nodes(*closed: str) -> DeviceNodes:
+    found = tuple(
+        DeviceNode(
+            name=f"nvidia{n}", major=195, minor=n, mode=0o666, usable=f"nvidia{n}" not in closed
+        )
+        for n in range(2)
+    )
+    return DeviceNodes(nodes=found, majors={})
+
+
+def test_a_gpu_that_may_not_be_opened_is_not_lost() -> None:
+    facts = bus("nvidia", "nvidia"), gpus(1), machine()
+    assert examine(gpu_fewer_than_bus, *facts, nodes("nvidia1")).outcome == "passed"
+    assert examine(gpu_fewer_than_bus, *facts, nodes()).outcome == "failed"
+    nothing_listed = bus("nvidia", "nvidia"), gpus(0), machine()
+    found = examine(gpu_fewer_than_bus, *nothing_listed, nodes("nvidia1")).findings
+    assert len(found) == 2
+
+
+def test_the_kernel_log_is_added_to_a_lost_gpu() -> None:
+    lines = [
+        LogLine(seconds=9.0, text="NVRM: Xid (PCI:0000:00:06): 31, pid=1"),
+        LogLine(seconds=9.0, text="NVRM: Xid (PCI:0000:00:07): 79, GPU has fallen off the bus."),
+    ]
+    xids = XidEvents(events=tuple(parse_xids(lines, 10.0)), source="/dev/kmsg")
+    facts = bus("nvidia", "nvidia"), gpus(1), machine(), xids
+    (finding,) = examine(gpu_fewer_than_bus, *facts).findings
+    assert [evidence.excerpt for evidence in finding.evidence if "Xid" in evidence.excerpt] == [
+        "NVRM: Xid (PCI:0000:00:07): 79, GPU has fallen off the bus."
+    ]
 
 
 def test_a_container_may_have_fewer() -> None:
