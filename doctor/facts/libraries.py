@@ -6,13 +6,14 @@ How it is found out stands in `infer_doctor.loading`, which is imported only whe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.torch import TorchBuild
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host
 from infer_doctor.registry import probe
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from infer_doctor.loading.loader import Scan
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LibraryScan:
     """What was read of every library in every folder that may matter."""
 
@@ -34,7 +35,7 @@ class LibraryScan:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LibraryCopy:
     """One file. `version` is None when neither the file nor its distribution tells it."""
 
@@ -52,7 +53,7 @@ class LibraryCopy:
     """The distribution whose RECORD lists it with this size."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LibraryCopies:
     """All copies on the machine."""
 
@@ -60,7 +61,7 @@ class LibraryCopies:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LibraryPin:
     """The least version of a library that torch or the engine declares."""
 
@@ -70,14 +71,14 @@ class LibraryPin:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LibraryPins:
     """The pins of torch, the engine and the toolkit that they name."""
 
     rows: tuple[LibraryPin, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoadedLibrary:
     """A library as the process gets it."""
 
@@ -92,7 +93,7 @@ class LoadedLibrary:
     """The file that asked for it first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoadFailure:
     """A library that the process asks for and does not get."""
 
@@ -107,7 +108,7 @@ class LoadFailure:
     """Whether it gave up at the last of these, a damaged file."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoadedLibraries:
     """What the engine's process loads, in order, and what it fails to load."""
 
@@ -131,8 +132,8 @@ def library_scan(
         raise Absent(f"torch {torch.version} is not built for CUDA")
     from infer_doctor.loading.question import ask
 
-    library_path = environ.variables.get("LD_LIBRARY_PATH", "")
-    return ask(host, torch, interpreter, distributions, library_path, identity.machine, engine)
+    variables = environ.variables
+    return ask(host, torch, interpreter, distributions, variables, identity.machine, engine)
 
 
 @probe

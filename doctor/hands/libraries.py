@@ -35,36 +35,42 @@ def libraries(folders: list[str], names: str) -> Json:
 
     One part of a folder's path may have a `*`. Folders that a search path of a found library names
     are looked at too. `folders`: folder -> name -> path without links, null where a link leads
-    nowhere. `files`: path without links -> the dynamic section, or why there is none.
+    nowhere. `files`: path without links -> the dynamic section, or why there is none. `linked`: the
+    folders that are links or stand below one -> the folder without links.
     """
     wanted = re.compile(names)
     waiting = [found for folder in folders for found in _expand(folder)]
     seen: dict[str, dict[str, str | None]] = {}
     files: dict[str, Json] = {}
+    linked: dict[str, str] = {}
     unreadable: dict[str, str] = {}
     truncated = False
     while waiting:
         folder = waiting.pop(0)
-        key = os.path.normpath(folder)
+        key = _plain(folder)
         if key in seen or key in unreadable:
             continue
         if len(seen) >= FOLDERS_LIMIT:
             truncated = True
             break
         try:
-            found = _matching(folder, wanted)
+            found = _matching(key, wanted)
         except OSError as error:
             if error.errno not in GONE:
                 unreadable[key] = errno.errorcode.get(error.errno or 0, "EIO")
             continue
         seen[key] = found
+        base = os.path.realpath(key)
+        if base != key:
+            linked[key] = base
         for path in found.values():
             if path is not None and path not in files:
                 files[path] = _file(path)
-            waiting += _search_path(files.get(path or "", {}), folder)
+            waiting += _search_path(files.get(path or "", {}), key)
     return {
         "folders": seen,
         "files": files,
+        "linked": linked,
         "unreadable": unreadable,
         "truncated": truncated,
     }
@@ -85,6 +91,12 @@ def _expand(folder: str) -> list[str]:
     return [
         f"{parent}/{name}{slash}{rest}" for name in fitting if len(name) >= len(prefix + suffix)
     ]
+
+
+def _plain(folder: str) -> str:
+    """The folder without `..`; what comes before it is followed through links, as the kernel does."""
+    before, up, after = folder.partition("/..")
+    return os.path.normpath(os.path.realpath(before) + up + after if up else folder)
 
 
 def _matching(folder: str, wanted: re.Pattern[str]) -> dict[str, str | None]:

@@ -43,8 +43,18 @@ class Scan(NamedTuple):
 
     folders: Mapping[str, Mapping[str, str | None]]
     files: Mapping[str, Mapping[str, Any]]
+    linked: Mapping[str, str]
+    """Folder -> the same without links, where they differ."""
     cache: tuple[tuple[str, str], ...] = ()
     """Name and path, in the loader's order."""
+
+    def names(self, folder: str) -> Mapping[str, str | None]:
+        """What is in a folder; before a `..` links are followed, as the kernel does."""
+        before, up, after = folder.partition("/..")
+        if up:
+            before = posixpath.normpath(before)
+            folder = self.linked.get(before, before) + up + after
+        return self.folders.get(posixpath.normpath(folder), {})
 
 
 class Mapped:
@@ -177,7 +187,7 @@ class Loader:
         self, path: str, tried: list[tuple[str, str]], name: str, caller: Mapped
     ) -> str | None:
         """The file without links, or None to go on; raises Unloadable where the loader gives up."""
-        names = self._scan.folders.get(posixpath.normpath(posixpath.dirname(path)), {})
+        names = self._scan.names(posixpath.dirname(path))
         base = posixpath.basename(path)
         if base not in names:
             return None

@@ -21,11 +21,8 @@ from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.loading.loader import Loader, Mapped, Unloadable
-from infer_doctor.loading.question import knows
+from infer_doctor.loading.question import NCCL_PATH, knows, preloads
 from infer_doctor.loading.torch_start import GLOBAL_DEPS, Preload, TorchStart, parse, path_of
-
-NCCL_PATH = "VLLM_NCCL_SO_PATH"
-"""vLLM's own choice of NCCL: find_nccl_library() in vllm/utils/nccl.py (0.11 to 0.32)."""
 
 
 def play(
@@ -84,9 +81,8 @@ class _Process:
 
     def start_python(self) -> bool:
         """The interpreter, its own library, and the module that opens libraries for Python code."""
-        preload = re.split(r"[ :]+", self.environ.variables.get("LD_PRELOAD", ""))
         try:
-            main = self.loader.start(self.found.executable, [name for name in preload if name])
+            main = self.loader.start(self.found.executable, preloads(self.environ.variables))
         except Unloadable as error:
             self._fail(error, "the start of Python")
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from infer_doctor.catalog.libraries import NAMES, STEMS, libraries_of, library_of
 from infer_doctor.facts.engine import EngineFact
@@ -47,6 +47,9 @@ SYSTEM_FOLDERS = (
 )
 """The loader's own folders, then where NVIDIA's packages, images and container run-time put libraries."""
 
+NCCL_PATH = "VLLM_NCCL_SO_PATH"
+"""vLLM's own choice of NCCL: find_nccl_library() in vllm/utils/nccl.py (0.11 to 0.32)."""
+
 SITE_FOLDERS = ("nvidia/*/lib", "tensorrt_libs", "torch/lib")
 
 
@@ -60,7 +63,7 @@ def ask(
     torch: TorchBuild,
     interpreter: Interpreter,
     distributions: Distributions,
-    library_path: str,
+    variables: Mapping[str, str],
     machine: str,
     engine: EngineFact | None,
 ) -> LibraryScan:
@@ -72,7 +75,7 @@ def ask(
     executable = host.real(interpreter.executable)
     if executable is None:
         raise Unavailable(f"{interpreter.executable}: is not there")
-    entries = re.split("[:;]", library_path) if library_path else []
+    entries = [*_split(variables.get("LD_LIBRARY_PATH", ""), "[:;]"), *_named(variables)]
     here = "/"
     if any(not entry.startswith(("/", "~", "$")) for entry in entries):
         here = host.ask("self")["folder"] or "/"
@@ -89,12 +92,28 @@ def ask(
     if answer["truncated"]:
         gaps.append("more folders with libraries than are looked at")
     return LibraryScan(
-        scan=Scan(answer["folders"], answer["files"], cache),
+        scan=Scan(answer["folders"], answer["files"], answer["linked"], cache),
         executable=executable,
         folder=here,
         owned=_owned(host, distributions),
         gaps=tuple(gaps),
     )
+
+
+def _split(text: str, separator: str) -> list[str]:
+    return re.split(separator, text) if text else []
+
+
+def preloads(variables: Mapping[str, str]) -> list[str]:
+    """The entries of LD_PRELOAD."""
+    return [entry for entry in _split(variables.get("LD_PRELOAD", ""), "[: ]") if entry]
+
+
+def _named(variables: Mapping[str, str]) -> Iterator[str]:
+    """The folders of files that variables name."""
+    for path in (*preloads(variables), variables.get(NCCL_PATH, "")):
+        if "/" in path:
+            yield posixpath.dirname(path)
 
 
 def _environment(

@@ -75,7 +75,7 @@ def played(
     folders = [f"{root}/{name}" for name in FOLDERS]
     answer = libraries([*folders, str(folder)], r"lib\w\.so\.1")
     loader = Loader(
-        Scan(answer["folders"], answer["files"]),
+        Scan(answer["folders"], answer["files"], answer["linked"]),
         machine=platform.machine(),
         knows=lambda name: name in NAMES,
         library_path=variables.get("LD_LIBRARY_PATH", ""),
@@ -103,8 +103,15 @@ def arrange(root: Path, rng: random.Random) -> tuple[list[Any], dict[str, str], 
         parts += ["${ORIGIN}/../" + rng.choice(FOLDERS), f"{root}/none", ""]
         return ":".join(rng.sample(parts, rng.randint(1, 3)))
 
+    (root / "deep").mkdir(parents=True)
     for folder in FOLDERS:
-        (root / folder).mkdir(parents=True)
+        if folder == "f3":  # a link into another depth: `..` behind it leads elsewhere
+            (root / "deep" / folder).mkdir()
+            (root / "deep" / "f1").mkdir()
+            (root / "deep" / "f1" / "liba.so.1").write_bytes(elf_file.library("liba.so.1"))
+            (root / folder).symlink_to("deep/f3")
+        else:
+            (root / folder).mkdir()
         for name in NAMES:
             path = root / folder / name
             kind = rng.random()
