@@ -38,8 +38,11 @@ ADDRESS = re.compile(r"(?<![\w.])\d+\.\d+\.\d+\.\d+(?![\w.])")
 FORMS = (
     (
         "token",
-        ("hf_", "hf-", "sk-", "ghp_", "gho_", "glpat-", "nvapi-", "xoxa-", "xoxb-", "xoxp-"),
-        re.compile(r"\b(?:hf[_-]|sk-|gh[po]_|glpat-|nvapi-|xox[abp]-)[A-Za-z0-9_-]{8,}"),
+        ("hf_", "sk-", "ghp_", "gho_", "glpat-", "nvapi-", "xoxa-", "xoxb-", "xoxp-"),
+        re.compile(
+            r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[po]_[A-Za-z0-9]{16,}"
+            r"|(?:glpat|nvapi)-[A-Za-z0-9_-]{16,}|xox[abp]-[A-Za-z0-9-]{10,})"
+        ),
     ),
     ("token", ("earer ", "EARER "), re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}")),
     (
