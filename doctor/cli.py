@@ -45,9 +45,7 @@ def options(*wanted: Option) -> Option:
     return add
 
 
-output_option = option(
-    "--output", "-o", metavar="FILE", type=click.Path(dir_okay=False), help="Write to FILE instead."
-)
+output_option = option("--output", "-o", metavar="FILE", help="Write to FILE instead.")
 format_option = option(
     "--format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
@@ -201,7 +199,6 @@ def explain(id: str) -> None:
     "-o",
     required=True,
     metavar="FILE",
-    type=click.Path(dir_okay=False),
     help="Where to write the snapshot.",
 )
 @machine_options
@@ -296,9 +293,15 @@ def _emit(report: Report, format: str, output: str | None) -> None:
 def _write(text: str, output: str | None) -> None:
     """To a file or standard output; a reader that closes the pipe early is no error."""
     if output is not None and output != "-":
+        from infer_doctor.host import Unavailable
+        from infer_doctor.live import require_answer
+
         try:
-            with open(output, "w", encoding="utf-8") as file:
+            require_answer(output)
+            with open(output, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
+        except Unavailable as error:
+            raise click.ClickException(error.reason) from None
         except OSError as error:
             raise click.ClickException(f"{output}: {error.strerror}") from None
         return

@@ -21,7 +21,7 @@ class DeadPlaces:
 
     def add(self, path: str) -> None:
         """Remember a path that did not answer."""
-        self._dead |= {path, mount_of(path, _mounts())}
+        self._dead |= {path, mount_of(path, mounts()) or path}
 
     def reason(self, path: str) -> str | None:
         """Why nothing need be asked about the path, or None."""
@@ -29,11 +29,11 @@ class DeadPlaces:
             return None
         if path in self._dead:
             return "it did not answer before"
-        place = mount_of(path, _mounts())
+        place = mount_of(path, mounts())
         return f"the mount {place} does not answer" if place in self._dead else None
 
 
-def _mounts() -> dict[str, str]:
+def mounts() -> dict[str, str]:
     """Mount point -> type of file system."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as table:
@@ -43,8 +43,8 @@ def _mounts() -> dict[str, str]:
     return {row[1].replace("\\040", " "): row[2] for row in rows if len(row) > 2}
 
 
-def mount_of(path: str, mounts: dict[str, str]) -> str:
-    """The mount that the path leads to; the path itself when that is on local file systems.
+def mount_of(path: str, mounts: dict[str, str]) -> str | None:
+    """The mount with a server that the path leads to, None when it stays on local file systems.
 
     Links are followed as long as they stand on a local file system, where that cannot hang.
     """
@@ -65,4 +65,4 @@ def mount_of(path: str, mounts: dict[str, str]) -> str:
             break
         left += target.strip("/").split("/")[::-1]
         place = "/" if target.startswith("/") else os.path.dirname(place)
-    return path
+    return None

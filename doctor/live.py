@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from infer_doctor import hands
-from infer_doctor.dead import DeadPlaces
-from infer_doctor.host import Capture, Host
+from infer_doctor.dead import DeadPlaces, mount_of, mounts
+from infer_doctor.host import Capture, Host, Unavailable
 
 SOFT_LIMIT_S = 3.0
 """What one question may take: NVML without persistence mode needs 1 to 3 s a machine, a mount that
@@ -147,6 +147,25 @@ class LiveHost(Host):
         self._silences[lane] = self._silences.get(lane, 0) + 1
         if path:
             self._dead.add(path)
+
+
+def require_answer(path: str) -> None:
+    """Raise Unavailable when a path on a mount with a server does not answer a child of ours.
+
+    What the user names is read and written by the doctor itself, which must not hang with it. A
+    local path costs nothing.
+    """
+    place = os.path.abspath(path)
+    if mount_of(place, mounts()) is None:
+        return
+    host = LiveHost()
+    try:
+        host.stat(place)
+    except Unavailable as error:
+        if error.code == "timeout":
+            raise
+    finally:
+        host.close()
 
 
 def _nvml_folder() -> str | None:

@@ -9,6 +9,9 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from infer_doctor.host import Unavailable
+from infer_doctor.live import require_answer
+
 if TYPE_CHECKING:
     from infer_doctor.foreign.text import Facts
 
@@ -31,6 +34,10 @@ class NoTarget(Exception):
 
 def read_text(path: str) -> str:
     """The text of a file of at most FILE_LIMIT; raises NoTarget with one clear sentence."""
+    try:
+        require_answer(path)
+    except Unavailable as error:
+        raise NoTarget(error.reason) from None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:

@@ -1,7 +1,6 @@
 """Whatever hangs or crashes: the report comes in time, says so, and holds everything else."""
 
 import ctypes
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,20 @@ NVML_HANGS = {
 PR_SET_CHILD_SUBREAPER = 36
 
 
+def children() -> set[str]:
+    """Processes of this one, zombies too."""
+    return set(Path("/proc/thread-self/children").read_text().split())
+
+
 @pytest.fixture
 def orphans() -> Iterator[None]:
     """Makes this process inherit what the doctor leaves behind, and fails when there is anything."""
     libc = ctypes.CDLL(None)
+    before = children()
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     yield
     libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert children() - before == set()
 
 
 def lost(healthy: dict[str, Any], report: dict[str, Any]) -> dict[str, str]:
@@ -163,6 +167,16 @@ class TestDeadMount:
         assert "no answer within" in facts["Interpreter"]["missing"]
         assert "missing" not in facts["Identity"]
         assert report["counts"]["crashed"] == 0
+
+    @pytest.mark.parametrize(
+        "words", [["{}/file"], ["--snapshot", "{}/file"], ["--output", "{}/file"]]
+    )
+    def test_file_that_the_user_names(self, words: list[str], tmp_path: Path, dead: Path) -> None:
+        (tmp_path / "link").symlink_to(dead)
+        ended = Run(tmp_path)("check", *(word.format("link") for word in words))
+        assert (ended.returncode, ended.stdout) == (2, "")
+        (line,) = ended.stderr.splitlines()
+        assert line == f"infer-doctor: {tmp_path}/link/file: no answer within 3.0 s"
 
     def test_child_that_cannot_be_killed_is_left_alone(self, tmp_path: Path, dead: Path) -> None:
         run = Run(tmp_path, {"PATH": f"{dead}:/usr/bin:/bin"})

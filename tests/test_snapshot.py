@@ -214,6 +214,17 @@ def refused(path: Path, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(line) < 400 + len(str(path))
 
 
+def test_text_that_is_no_unicode_is_written_all_the_same(recorded: Path, tmp_path: Path) -> None:
+    """A lone surrogate, as JSON may hold it."""
+    document = json.loads(recorded.read_text())
+    (identity,) = (row for row in document["captures"] if row["operation"] == "identity")
+    identity["value"]["kernel"] = "6.1\udcff"
+    (tmp_path / "odd.json").write_text(json.dumps(document))
+    ended = Run(tmp_path)("check", "--snapshot", "odd.json", "--output", "report")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "6.1\\udcff" in (tmp_path / "report").read_text()
+
+
 class TestBad:
     @pytest.mark.parametrize("name", BAD)
     def test_file_is_refused_in_one_line(

@@ -55,12 +55,12 @@ class Run:
 
     def __call__(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """The ended process; raises TimeoutExpired when it hangs."""
-        with self.start(*arguments, **more) as process:
-            try:
-                out, err = process.communicate(timeout=LIMIT_S + MARGIN_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+        process = self.start(*arguments, **more)
+        try:
+            out, err = process.communicate(timeout=LIMIT_S + MARGIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # not waited for: what hangs in the kernel does not die
+            raise
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def report(self, *arguments: str) -> dict[str, Any]:
