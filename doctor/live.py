@@ -76,15 +76,10 @@ class LiveHost(Host):
         self._dead = DeadPlaces()
 
     def prefetch(self) -> None:
-        """Start what may take seconds: NVML, and cuInit where a driver is loaded."""
-        self._ask_early("nvml", {})
-        if os.path.exists("/dev/nvidiactl"):
-            self._ask_early("cuda", {"without": []})
-
-    def _ask_early(self, operation: str, arguments: dict[str, Any]) -> None:
+        """Start the reading of NVML, which may take seconds."""
         with contextlib.suppress(OSError):  # no process to be had: the question itself will say so
-            self._lane(operation).send(operation, arguments, self._limit(operation))
-            self._asked_early[operation] = time.monotonic()
+            self._lane("nvml").send("nvml", {}, self._limit("nvml"))
+            self._asked_early["nvml"] = time.monotonic()
 
     def close(self) -> None:
         """End the children; one that does not end within a moment is left alone."""
