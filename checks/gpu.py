@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from infer_doctor.catalog.vllm import default_utilisation
 from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.chosen import ChosenGpus, index_of, left_out
 from infer_doctor.facts.cuda_init import DeviceNodes
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import EccRow, GpuEcc, GpuMemory, Gpus, MemoryRow
@@ -169,7 +170,7 @@ def visible_problem(entries: Sequence[str], gpus: Gpus) -> str | None:
     if doubled:
         return f"{doubled[0]} stands twice, which leaves no GPU at all"
     for place, entry in enumerate(entries):
-        if entry.startswith("MIG-") or _index_of(entry, gpus) is not None:
+        if entry.startswith("MIG-") or index_of(entry, gpus) is not None:
             continue
         hidden = len(entries) - place
         known = f"there are GPUs 0 to {len(gpus.gpus) - 1}" if gpus.gpus else "there is no GPU"
@@ -177,17 +178,9 @@ def visible_problem(entries: Sequence[str], gpus: Gpus) -> str | None:
     return None
 
 
-def _index_of(entry: str, gpus: Gpus) -> int | None:
-    """The GPU that an entry names: an index, or the beginning of exactly one UUID."""
-    if entry.isascii() and entry.isdigit():
-        return int(entry) if int(entry) < len(gpus.gpus) else None
-    found = [gpu.index for gpu in gpus.gpus if (gpu.uuid or "").startswith(entry)]
-    return found[0] if entry.startswith("GPU-") and len(found) == 1 else None
-
-
 def _repaired(entries: Sequence[str], gpus: Gpus) -> str:
     """The indices that were meant, each once; all GPUs when none was."""
-    wanted = dict.fromkeys(_index_of(entry, gpus) for entry in entries)
+    wanted = dict.fromkeys(index_of(entry, gpus) for entry in entries)
     indices = [index for index in wanted if index is not None] or [g.index for g in gpus.gpus]
     return ",".join(map(str, indices))
 
@@ -196,8 +189,7 @@ def _repaired(entries: Sequence[str], gpus: Gpus) -> str:
 def memory_held(
     memory: GpuMemory,
     owners: GpuOwners,
-    gpus: Gpus | None,
-    visible: VisibleDevices | None,
+    chosen: ChosenGpus | None,
     engine: EngineFact | None,
     launch: Launch | None,
 ) -> Iterator[Finding]:
@@ -225,9 +217,8 @@ def memory_held(
         raise NotApplicable("TensorRT-LLM takes a share of what is free and refuses nothing")
     share = launch.memory_utilization if launch else None
     share = share or default_utilisation(engine.version if engine else None)
-    chosen = _chosen(gpus, visible, launch)
     for row in memory.rows:
-        if chosen is not None and row.index not in chosen:
+        if left_out(row.index, chosen):
             continue
         wanted = math.ceil(row.usable * share)
         about, most = ("about ", "at most ") if row.bounds else ("", "")
@@ -251,21 +242,6 @@ def memory_held(
             ),
             fixes=_memory_fixes(row, mine),
         )
-
-
-def _chosen(
-    gpus: Gpus | None, visible: VisibleDevices | None, launch: Launch | None
-) -> list[int] | None:
-    """The GPUs that the engine would take, in its order; None when that is not known."""
-    if gpus is None:
-        return None
-    indices: list[int | None] = [gpu.index for gpu in gpus.gpus]
-    if visible is not None:
-        indices = [_index_of(entry, gpus) for entry in visible.entries]
-    if None in indices:
-        return None  # a MIG instance, or an entry that is wrong: gpu-visible-devices-wrong says so
-    ranks = launch.ranks if launch else None
-    return [index for index in indices[:ranks] if index is not None]
 
 
 def _holders(owners: Sequence[Owner]) -> str:
@@ -300,7 +276,7 @@ def _memory_fixes(row: MemoryRow, owners: Sequence[Owner]) -> tuple[Fix, ...]:
 
 
 @check("gpu-ecc-uncorrected", severity="error", category="gpu_health", since="0.1")
-def ecc_uncorrected(ecc: GpuEcc) -> Iterator[Finding]:
+def ecc_uncorrected(ecc: GpuEcc, chosen: ChosenGpus | None) -> Iterator[Finding]:
     """A GPU has uncorrected memory errors since the driver was loaded.
 
     ## Why it matters
@@ -311,6 +287,7 @@ def ecc_uncorrected(ecc: GpuEcc) -> Iterator[Finding]:
     reset) above 0. NVIDIA's GPU debug guidelines ask for a reset after an uncontained error and
     for a field diagnosis when it comes back
     (https://docs.nvidia.com/deploy/gpu-debug-guidelines/). GPUs without ECC have nothing to judge.
+    A warning for a GPU that the engine does not take.
 
     ## Fix safety
     Manual: a reset ends all work on the GPU.
@@ -319,12 +296,13 @@ def ecc_uncorrected(ecc: GpuEcc) -> Iterator[Finding]:
         raise NotApplicable("no GPU here has ECC, or it is switched off")
     for row in ecc.rows:
         if row.uncorrected:
-            yield _ecc_finding(row, row.uncorrected, ecc.source)
+            yield _ecc_finding(row, row.uncorrected, ecc.source, left_out(row.index, chosen))
 
 
-def _ecc_finding(row: EccRow, count: int, source: str) -> Finding:
+def _ecc_finding(row: EccRow, count: int, source: str, unused: bool) -> Finding:
     return Finding(
         about=f"GPU {row.index}",
+        severity="warning" if unused else None,
         message=f"GPU {row.index}: {plural(count, 'uncorrected memory error')} since the driver "
         "was loaded; the bound is 0",
         evidence=(

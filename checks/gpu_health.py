@@ -14,6 +14,7 @@ from infer_doctor.catalog.health import (
     Recovery,
 )
 from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.chosen import ChosenGpus, left_out
 from infer_doctor.facts.gpu import GpuEcc
 from infer_doctor.facts.gpu_health import (
     ClockRow,
@@ -67,7 +68,7 @@ def rows_pending(remaps: GpuRemaps) -> Iterator[Finding]:
 
 
 @check("gpu-rows-failed", severity="error", category="gpu_health", since="0.1")
-def rows_failed(remaps: GpuRemaps) -> Iterator[Finding]:
+def rows_failed(remaps: GpuRemaps, chosen: ChosenGpus | None) -> Iterator[Finding]:
     """A faulty row of GPU memory could not be replaced.
 
     ## Why it matters
@@ -77,7 +78,8 @@ def rows_failed(remaps: GpuRemaps) -> Iterator[Finding]:
     ## How it decides
     nvmlDeviceGetRemappedRows says that a remapping failed at some time. The flag stays until
     service; NVIDIA counts it among the reasons for a replacement after the field diagnostic
-    (https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/, RMA policy).
+    (https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/, RMA policy). A warning for a GPU that
+    the engine does not take.
 
     ## Fix safety
     Manual: the GPU has to be diagnosed.
@@ -89,6 +91,7 @@ def rows_failed(remaps: GpuRemaps) -> Iterator[Finding]:
                 about=f"GPU {row.index}",
                 message=f"GPU {row.index}: a faulty memory row could not be replaced; "
                 f"{_replaced(row)} so far",
+                severity="warning" if left_out(row.index, chosen) else None,
                 evidence=(_remap_evidence(row, remaps.source),),
                 fixes=(diagnose_gpu(row.index),),
             )
@@ -145,7 +148,9 @@ def pages_pending(pages: GpuRetiredPages) -> Iterator[Finding]:
 
 
 @check("gpu-reset-needed", severity="error", category="gpu_health", since="0.1")
-def reset_needed(recovery: GpuRecovery, ecc: GpuEcc | None) -> Iterator[Finding]:
+def reset_needed(
+    recovery: GpuRecovery, ecc: GpuEcc | None, chosen: ChosenGpus | None
+) -> Iterator[Finding]:
     """The driver asks for a reset of a GPU or a reboot.
 
     ## Why it matters
@@ -155,7 +160,8 @@ def reset_needed(recovery: GpuRecovery, ecc: GpuEcc | None) -> Iterator[Finding]
     ## How it decides
     nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which drivers tell since 565: a
     reset or reboot is an error; "drain", with which running work may end, is a warning. Also a
-    warning where gpu-ecc-uncorrected names the memory error behind it.
+    warning where gpu-ecc-uncorrected names the memory error behind it, and for a GPU that the
+    engine does not take.
 
     ## Fix safety
     Manual: a reset or reboot ends all work.
@@ -168,7 +174,8 @@ def reset_needed(recovery: GpuRecovery, ecc: GpuEcc | None) -> Iterator[Finding]
             continue
         known = RECOVERY.get(action)
         words = known.words if known else f"recovery action {action}"
-        certain = known is not None and known.now and index not in named
+        spared = index in named or left_out(index, chosen)
+        certain = known is not None and known.now and not spared
         yield Finding(
             about=f"GPU {index}",
             message=f"GPU {index}: the driver says: {words}",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from infer_doctor.catalog.health import COMPUTE_MODES, EXCLUSIVE, PROHIBITED
 from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.chosen import BY_BUS, ORDER, ChosenGpus, left_out
 from infer_doctor.facts.gpu import GpuProcesses, Gpus
 from infer_doctor.facts.gpu_health import GpuComputeModes, GpuMig, MigInstance, MigRow
 from infer_doctor.facts.launch import Launch
@@ -20,9 +21,6 @@ from infer_doctor.fixes.gpu_health import (
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import gib, plural
-
-ORDER = "CUDA_DEVICE_ORDER"
-BY_BUS = "PCI_BUS_ID"
 
 
 @check("gpu-models-mixed", severity="warning", category="device_ids", since="0.1")
@@ -65,7 +63,9 @@ def models_mixed(gpus: Gpus, environ: Environ) -> Iterator[Finding]:
 
 
 @check("gpu-compute-mode", severity="error", category="gpu_health", since="0.1")
-def compute_mode(modes: GpuComputeModes, processes: GpuProcesses | None) -> Iterator[Finding]:
+def compute_mode(
+    modes: GpuComputeModes, processes: GpuProcesses | None, chosen: ChosenGpus | None
+) -> Iterator[Finding]:
     """A GPU's compute mode keeps processes out.
 
     ## Why it matters
@@ -77,14 +77,15 @@ def compute_mode(modes: GpuComputeModes, processes: GpuProcesses | None) -> Iter
     whose workers each take a GPU of their own, and only an info; a warning when a process already
     holds the GPU, or when it is not known. Two things of vLLM need more than one process a GPU:
     VLLM_SKIP_P2P_CHECK=0, the default before 0.11, whose test processes open every GPU
-    (distributed/device_communicators/custom_all_reduce_utils.py), and a second engine.
+    (distributed/device_communicators/custom_all_reduce_utils.py), and a second engine. GPUs that
+    the engine does not take are left alone.
 
     ## Fix safety
     Unsafe: the mode holds for all users of the host.
     """
     busy = {process.gpu for process in processes.processes} if processes else set(modes.modes)
     for index, mode in modes.modes.items():
-        if mode != PROHIBITED and mode not in EXCLUSIVE:
+        if (mode != PROHIBITED and mode not in EXCLUSIVE) or left_out(index, chosen):
             continue
         held = index in busy and mode != PROHIBITED
         yield Finding(
@@ -99,7 +100,7 @@ def compute_mode(modes: GpuComputeModes, processes: GpuProcesses | None) -> Iter
 
 
 @check("gpu-mig-empty", severity="error", category="gpu_health", since="0.1")
-def mig_empty(mig: GpuMig) -> Iterator[Finding]:
+def mig_empty(mig: GpuMig, chosen: ChosenGpus | None) -> Iterator[Finding]:
     """A GPU is in MIG mode and has no instance.
 
     ## Why it matters
@@ -108,14 +109,15 @@ def mig_empty(mig: GpuMig) -> Iterator[Finding]:
 
     ## How it decides
     nvmlDeviceGetMigMode is on and nvmlDeviceGetMigDeviceHandleByIndex finds no device. Inside a
-    container the instances that it was not given are not seen (MIG User Guide).
+    container the instances that it was not given are not seen (MIG User Guide). GPUs that the
+    engine does not take are left alone.
 
     ## Fix safety
     Manual: instances or the mode belong to the host.
     """
     _require_mig(mig)
     for row in mig.rows:
-        if row.on and row.instances == ():
+        if row.on and row.instances == () and not left_out(row.index, chosen):
             yield Finding(
                 about=f"GPU {row.index}",
                 message=f"GPU {row.index}: MIG is on, but there is no instance: CUDA does not see "

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from infer_doctor.catalog.xid import MEMORY, RECOVERY_CHANGED, RECOVERY_NOW, Xid, xid
+from infer_doctor.facts.chosen import ChosenGpus, left_out
 from infer_doctor.facts.gpu import GpuEcc, Gpus
 from infer_doctor.facts.gpu_health import GpuRecovery
 from infer_doctor.facts.kernel_log import MemoryKill, MemoryKills, XidEvent, XidEvents
@@ -30,6 +31,7 @@ def xid_logged(
     identity: Identity | None,
     recovery: GpuRecovery | None,
     ecc: GpuEcc | None,
+    chosen: ChosenGpus | None,
 ) -> Iterator[Finding]:
     """The driver logged an error (Xid) of a GPU.
 
@@ -44,8 +46,8 @@ def xid_logged(
     fault that cost one process a warning; a fault of the program (13, 31, 43, 45) an info. An error
     becomes a warning where it is over or told elsewhere: the driver was loaded again since; the
     driver says what is to be done now (gpu-reset-needed); gpu-ecc-uncorrected names the memory
-    error; gpu-fewer-than-bus names the lost GPU. In a container GPUs that were not given to it do
-    not count.
+    error; gpu-fewer-than-bus names the lost GPU; the engine does not take it. In a container GPUs
+    that were not given to it do not count.
 
     ## Fix safety
     Manual, by NVIDIA's "immediate action": restart the process, reset the GPU, reboot.
@@ -60,6 +62,8 @@ def xid_logged(
         over = _over(worst, known, index, events, recovery=recovery, ecc=ecc)
         if over is None and index is None and gpus is not None and _on_bus(address, bus):
             over = "gpu-fewer-than-bus says what is left"
+        if over is None and index is not None and left_out(index, chosen):
+            over = "the engine does not take this GPU"
         lowered = known.severity == "error" and over is not None
         name = f"GPU {index}" if index is not None else f"GPU at {address}"
         yield Finding(

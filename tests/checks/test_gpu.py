@@ -11,6 +11,7 @@ from infer_doctor.checks.gpu import (
     memory_held,
     visible_devices_wrong,
 )
+from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.cuda_init import DeviceNode, DeviceNodes
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import EccRow, Gpu, GpuEcc, GpuMemory, Gpus, MemoryRow
@@ -195,9 +196,7 @@ def test_memory_held() -> None:
 
 
 def test_memory_of_a_dead_engine() -> None:
-    (finding,) = examine(
-        memory_held, memory(141_218_021_376), owners(ORPHAN), engine(), gpus(1)
-    ).findings
+    (finding,) = examine(memory_held, memory(141_218_021_376), owners(ORPHAN), engine()).findings
     assert finding.severity == "error"
     assert finding.message == (
         "GPU 0: 131.5 GiB of 139.8 GiB are held by a dead engine, VLLM::EngineCore (PID 4704, "
@@ -206,19 +205,18 @@ def test_memory_of_a_dead_engine() -> None:
     assert [fix.title for fix in finding.fixes] == ["End PID 4704 (VLLM::EngineCore)"]
 
 
-def test_only_the_gpus_of_the_launch_count() -> None:
+def test_only_the_gpus_of_the_engine_count() -> None:
     held, nobody = memory(141_218_021_376), owners()
-    one = launch_of(["vllm", "serve", "m"])
-    assert examine(memory_held, held, nobody, gpus(2), one).outcome == "failed"
-    assert examine(memory_held, held, nobody, gpus(2), visible("1"), one).outcome == "passed"
+    assert examine(memory_held, held, nobody, ChosenGpus(indices=(0,))).outcome == "failed"
+    assert examine(memory_held, held, nobody, ChosenGpus(indices=(1,))).outcome == "passed"
 
 
 def test_a_launch_makes_it_an_error_and_its_share_counts() -> None:
     held = memory(60 * GIB)
     small = launch_of(["vllm", "serve", "m", "--gpu-memory-utilization=0.5"])
-    assert examine(memory_held, held, owners(), gpus(1), small).outcome == "passed"
+    assert examine(memory_held, held, owners(), small).outcome == "passed"
     default = launch_of(["vllm", "serve", "m"])
-    (finding,) = examine(memory_held, held, owners(), gpus(1), default).findings
+    (finding,) = examine(memory_held, held, owners(), default).findings
     assert finding.severity == "error"
     assert "--gpu-memory-utilization 0.57 at most" in finding.fixes[-1].title
 
@@ -232,6 +230,14 @@ def test_ecc() -> None:
     bad = GpuEcc(rows=(EccRow(index=0, uncorrected=2),), source="NVML")
     good = GpuEcc(rows=(EccRow(index=0, uncorrected=0),), source="NVML")
     contract(ecc_uncorrected, fires=[bad], passes=[good])
+
+
+def test_a_faulty_gpu_that_the_engine_does_not_take_is_a_warning() -> None:
+    bad = GpuEcc(rows=(EccRow(index=1, uncorrected=2),), source="NVML")
+    (finding,) = examine(ecc_uncorrected, bad, ChosenGpus(indices=(0,))).findings
+    assert finding.severity == "warning"
+    (finding,) = examine(ecc_uncorrected, bad, ChosenGpus(indices=(0, 1))).findings
+    assert finding.severity == "error"
 
 
 def test_without_ecc_there_is_nothing_to_judge() -> None:

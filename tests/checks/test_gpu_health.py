@@ -15,6 +15,7 @@ from infer_doctor.checks.gpu_health import (
     rows_pending,
     throttled,
 )
+from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.gpu import EccRow, GpuEcc, NvmlReading
 from infer_doctor.facts.gpu_health import (
     ClockRow,
@@ -128,6 +129,12 @@ def test_a_memory_error_that_is_counted_is_one_error() -> None:
     ecc = GpuEcc(rows=(EccRow(index=0, uncorrected=1),), source="NVML")
     (finding,) = examine(reset_needed, recovery(1), ecc).findings
     assert finding.severity == "warning"
+
+
+def test_a_gpu_that_the_engine_does_not_take_stops_nothing() -> None:
+    other = ChosenGpus(indices=(1,))
+    assert examine(reset_needed, recovery(1), other).findings[0].severity == "warning"
+    assert examine(rows_failed, remaps(failed=True), other).findings[0].severity == "warning"
 
 
 def test_old_drivers_do_not_tell() -> None:

@@ -11,6 +11,7 @@ from infer_doctor.checks.gpu_modes import (
     mig_split,
     models_mixed,
 )
+from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.gpu import Gpu, GpuProcess, GpuProcesses, Gpus
 from infer_doctor.facts.gpu_health import GpuComputeModes, GpuMig, MigInstance, MigRow
 from infer_doctor.facts.launch import launch_of
@@ -108,6 +109,12 @@ def test_mig() -> None:
     contract(mig_empty, fires=[mig()], passes=[mig(SMALL)])
     contract(mig_split, fires=[mig(SMALL)], passes=[OFF])
     contract(mig_pending, fires=[mig(on=False)], passes=[OFF])
+
+
+def test_a_gpu_that_the_engine_does_not_take_stops_nothing() -> None:
+    other = ChosenGpus(indices=(1,))
+    assert examine(mig_empty, mig(), other).outcome == "passed"
+    assert examine(compute_mode, modes(2), other).outcome == "passed"
 
 
 def test_unknown_instances_are_not_none() -> None:

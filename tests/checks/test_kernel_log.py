@@ -6,6 +6,7 @@ import pytest
 
 from infer_doctor.catalog.xid import XIDS, xid
 from infer_doctor.checks.kernel_log import oom_killed, xid_logged
+from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.gpu import EccRow, Gpu, GpuEcc, Gpus
 from infer_doctor.facts.gpu_health import GpuRecovery
 from infer_doctor.facts.kernel_log import LogLine, MemoryKills, XidEvents, parse_kills, parse_xids
@@ -152,6 +153,11 @@ class TestNoSecondError:
         assert finding.message.startswith("GPU at 0000:00:06: Xid 79")
         left = one(log(LOST), gpus("7"), bus("6", "7", driver=None), machine(None))
         assert left.severity == "error"  # gpu-fewer-than-bus counts only those bound to the driver
+
+    def test_a_gpu_that_the_engine_does_not_take(self) -> None:
+        finding = one(log("62, 0 0 0"), gpus("6", "7"), ChosenGpus(indices=(1,)))
+        assert finding.severity == "warning"
+        assert finding.message.endswith("(the engine does not take this GPU)")
 
     def test_before_the_driver_was_loaded_again(self) -> None:
         lines = [
