@@ -95,6 +95,11 @@ def digits_of(name: str) -> str:
     return found[2][1:] if found else ""
 
 
+def family_of(library: str) -> str:
+    """The distribution that brings a library, without the mark of its CUDA; "driver" for the driver's."""
+    return next((name for name, stems in DISTRIBUTIONS if library in stems), "driver")
+
+
 def libraries_of(distribution: str) -> tuple[str, ...]:
     """The libraries of a distribution, by its normalised name."""
     plain = re.sub(r"(?:-cu\d+)?(?:-libs)?$", "", distribution)
