@@ -108,7 +108,7 @@ def _unmet(
 ) -> Finding:
     name, found = rows[0].name, rows[0].found
     needs = " and ".join(row.line.partition(";")[0].strip() for row in rows)
-    severity, confidence = _weight(name, found)
+    severity, confidence = weight(name, found)
     state = f"{found} is installed" if found else "it is not installed"
     installed = distributions.by_name.get(name)
     return Finding(
@@ -128,7 +128,8 @@ def _unmet(
     )
 
 
-def _weight(name: str, found: str | None) -> tuple[Severity, Confidence]:
+def weight(name: str, found: str | None) -> tuple[Severity, Confidence]:
+    """How bad and how sure it is that a requirement is not met."""
     if found is None:
         return ("info", "certain") if name in COMPANIONS else ("error", "likely")
     return ("error", "likely") if name == "torch" else ("warning", "certain")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from infer_doctor.frozen import frozen
 from infer_doctor.hands import VERSIONS
 
 TEXT_LIMIT = 1 << 20
@@ -31,7 +31,7 @@ class Absent(Exception):
     """Raised by a probe that has proof that there is nothing to judge, such as no GPU on the bus."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Capture:
     """One question and its answer: `value`, or `error` with "code" and "message"."""
 

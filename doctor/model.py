@@ -6,8 +6,10 @@ Frozen keyword-only dataclasses without behaviour. `docs/report.schema.json` is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from infer_doctor.frozen import frozen
 
 Severity = Literal["error", "warning", "info"]
 """error: the launch will fail or answers are wrong; warning: slow, fragile or insecure."""
@@ -78,7 +80,7 @@ Category = Literal[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Evidence:
     """Where a statement comes from: a file, a command or a library call, and what it said."""
 
@@ -87,7 +89,7 @@ class Evidence:
     excerpt: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Action:
     """One step of a fix: a command line to run, or a sentence for what no command does."""
 
@@ -95,7 +97,7 @@ class Action:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Fix:
     """A cure: the title is an imperative with the numbers of this case."""
 
@@ -107,7 +109,7 @@ class Fix:
     actions: tuple[Action, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Finding:
     """What is wrong with one affected thing.
 
@@ -128,7 +130,7 @@ class Finding:
     fingerprint: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Missing:
     """A fact that could not be had. `absent` is the proof that there is nothing to judge."""
 
@@ -137,7 +139,7 @@ class Missing:
     kind: Literal["absent", "unavailable", "crashed"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CheckResult:
     """One row of the report: a check and what came of it for one subject."""
 
@@ -149,7 +151,7 @@ class CheckResult:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Engine:
     """The inference engine that is examined."""
 
@@ -157,7 +159,7 @@ class Engine:
     version: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Target:
     """What was examined."""
 
@@ -166,7 +168,7 @@ class Target:
     launch: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Counts:
     """Findings by severity, then results by outcome."""
 
@@ -180,7 +182,7 @@ class Counts:
     crashed: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Redaction:
     """How many different values of one kind were masked."""
 
@@ -188,7 +190,7 @@ class Redaction:
     count: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Tool:
     """The program that wrote the report."""
 
@@ -196,7 +198,7 @@ class Tool:
     version: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Report:
     """What every command prints, in one of several forms."""
 

@@ -80,6 +80,13 @@ def broken(
             yield Broken(normal(wanted.name), line, found.version)
 
 
+def satisfied_by(line: str, version: str) -> bool:
+    """Whether this version meets the requirement."""
+    from packaging.requirements import Requirement
+
+    return _satisfies(Requirement(line), version)
+
+
 def _satisfies(wanted: Requirement, version: str) -> bool:
     from packaging.version import InvalidVersion, Version
 

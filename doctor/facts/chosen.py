@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.launch import Launch, option
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.visible import VisibleDevices
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Unavailable
 from infer_doctor.registry import probe
 
@@ -15,7 +14,7 @@ ORDER = "CUDA_DEVICE_ORDER"
 BY_BUS = "PCI_BUS_ID"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ChosenGpus:
     """NVML's indices of the GPUs that the engine would take, in its order."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from infer_doctor.facts.driver import LIBRARY_FOLDERS
 from infer_doctor.facts.machine import Environ, Identity
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -17,7 +17,7 @@ CAPABILITIES = {"libcuda.so.1": "compute", "libnvidia-ml.so.1": "utility"}
 LOADER_CACHE = "/etc/ld.so.cache"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MountedDriver:
     """The driver's libraries in a container that was given GPUs: name -> path, None when not found."""
 

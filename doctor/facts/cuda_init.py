@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from infer_doctor.catalog.cuda_errors import INVALID_DEVICE, NO_DEVICE
 from infer_doctor.facts.driver import Driver, DriverLibrary, KernelModule
@@ -14,6 +14,7 @@ from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.pci import PciBus, proof_of_absence
 from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.facts.visible import NAME, VisibleDevices
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -24,7 +25,7 @@ MPS_DEFAULT = "/tmp/nvidia-mps"  # noqa: S108
 """https://docs.nvidia.com/deploy/mps/: where clients look for the daemon's pipe, `control`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CudaInit:
     """What cuInit(0) said to a process with the environment of the doctor.
 
@@ -47,7 +48,7 @@ class CudaInit:
     """The code without CUDA_VISIBLE_DEVICES, asked when that may be the cause."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DeviceNode:
     """A character device in /dev: its number, and whether this user may open it."""
 
@@ -58,7 +59,7 @@ class DeviceNode:
     usable: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DeviceNodes:
     """The nodes of NVIDIA's driver, and the number of each driver in the kernel by name."""
 
@@ -79,7 +80,7 @@ class DeviceNodes:
         return tuple(control)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Mps:
     """The Multi-Process Service as a CUDA process of this environment would look for it."""
 
@@ -90,7 +91,7 @@ class Mps:
     """The pipe of a control daemon is there."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AddressSpace:
     """RLIMIT_AS, bytes; None is unlimited. CUDA reserves far more than it uses."""
 
@@ -101,7 +102,7 @@ HIDDEN = {"report": False}
 """The report lists these facts by themselves."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CudaSurroundings:
     """The other facts that explain a code of cuInit, as far as they are known."""
 

@@ -7,10 +7,10 @@ handed over, so no .pth file and no sitecustomize of the environment is executed
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from infer_doctor.facts.environment import Interpreter
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -59,7 +59,7 @@ os._exit(0)
 """Prints one JSON object; leaves without finalisers, which may hang when CUDA is broken."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Imports:
     """Module -> None when it could be imported, else what was raised."""
 
@@ -67,7 +67,7 @@ class Imports:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CudaDevice:
     """A GPU in CUDA's order: the relative deviation of a product of two 64 x 64 matrices."""
 
@@ -76,7 +76,7 @@ class CudaDevice:
     error: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CudaRun:
     """What torch made of CUDA: `error` when there was no context at all."""
 

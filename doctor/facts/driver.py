@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from infer_doctor.facts.gpu import NvmlReading
 from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.pci import PciBus, proof_of_absence
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.model import Evidence
 from infer_doctor.registry import probe
@@ -27,7 +27,7 @@ LIBRARY_FOLDERS = (
 toolkit's default paths, WSL2's, and those of Debian, Ubuntu, RHEL and SUSE packages."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class KernelModule:
     """The loaded kernel module. `version` None is the proof that none is loaded."""
 
@@ -36,7 +36,7 @@ class KernelModule:
     evidence: Evidence
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DriverLibrary:
     """The libcuda.so.1 that a process would find first, and its version by its file name."""
 
@@ -46,7 +46,7 @@ class DriverLibrary:
     """Whether it is a forward-compatibility library (folder `compat`), newer than the driver by design."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Driver:
     """The driver that answers: its version and the newest CUDA it speaks (major, minor)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from infer_doctor.facts.environment import (
     Distribution,
@@ -13,6 +13,7 @@ from infer_doctor.facts.environment import (
     package_folder,
 )
 from infer_doctor.facts.launch import Launch
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.model import Evidence
 from infer_doctor.registry import probe
@@ -48,7 +49,7 @@ PLATFORM_LINE = r"is_cpu = (?:\w*version_matches_substr\(\"cpu\"\)|\"cpu\" in )"
 """In cpu_platform_plugin() of vllm/platforms/__init__.py, 0.26 and 0.32; the second form before."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EngineFact:
     """An installed vLLM or TensorRT-LLM."""
 
@@ -66,7 +67,7 @@ class EngineFact:
     build_evidence: Evidence | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EngineSearch:
     """The engines in the examined environment, possibly none."""
 
@@ -74,7 +75,7 @@ class EngineSearch:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class VllmSource:
     """What three places of the installed vLLM's source say about its own distribution."""
 

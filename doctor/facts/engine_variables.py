@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.machine import Environ
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -19,7 +20,7 @@ SERVICE = re.compile(r"VLLM_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EngineVariables:
     """Names that are set here, and names that the installed vLLM knows."""
 

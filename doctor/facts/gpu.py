@@ -6,11 +6,12 @@ Source of the names: https://docs.nvidia.com/deploy/nvml-api/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.pci import PciBus, proof_of_absence
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -20,7 +21,7 @@ NOT_SUPPORTED = ("NVMLError_NotSupported", "NVMLError_NoPermission")
 """Answers that say the GPU (or vGPU) has no such counter: no gap, there is nothing to read."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class NvmlReading:
     """One reading of NVML; `gpus` are raw, in NVML's order."""
 
@@ -30,7 +31,7 @@ class NvmlReading:
     gpus: tuple[Mapping[str, Any], ...] = field(metadata={"report": False})
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class NvmlFailure:
     """NVML did not start: its code (nvmlReturn_t) and words."""
 
@@ -38,7 +39,7 @@ class NvmlFailure:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Gpu:
     """Who a GPU is."""
 
@@ -49,7 +50,7 @@ class Gpu:
     """domain:bus:device.function as sysfs writes it, 0000:00:06.0."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Gpus:
     """The GPUs the driver offers, in NVML's order (that of the PCI bus)."""
 
@@ -58,7 +59,7 @@ class Gpus:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuCapabilities:
     """Compute capability of each GPU by index: (9, 0) for Hopper."""
 
@@ -67,7 +68,7 @@ class GpuCapabilities:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MemoryRow:
     """Bytes of one GPU. `usable` is what CUDA can give: NVML's total without what it reserves."""
 
@@ -80,7 +81,7 @@ class MemoryRow:
     """The source does not say what the driver reserves: usable and free are upper bounds."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuMemory:
     """The memory of each GPU."""
 
@@ -89,7 +90,7 @@ class GpuMemory:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EccRow:
     """Uncorrected memory errors of one GPU since the driver was loaded; None: no ECC here."""
 
@@ -97,7 +98,7 @@ class EccRow:
     uncorrected: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuEcc:
     """ECC counters of each GPU."""
 
@@ -106,7 +107,7 @@ class GpuEcc:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuProcess:
     """A process with memory on a GPU, by the PID that the driver knows (of the host's name space)."""
 
@@ -116,7 +117,7 @@ class GpuProcess:
     name: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuProcesses:
     """All processes on all GPUs; a container sees no PIDs but its own, often none."""
 

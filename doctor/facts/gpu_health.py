@@ -6,14 +6,14 @@ An answer "not supported" means that the GPU has no such thing and is no gap; it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from infer_doctor.facts.gpu import NvmlReading, Rows
+from infer_doctor.frozen import frozen
 from infer_doctor.registry import probe
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RemapRow:
     """Rows of memory that were replaced by spare ones (Ampere and newer)."""
 
@@ -27,7 +27,7 @@ class RemapRow:
     """A row could not be replaced, at any time."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuRemaps:
     """Row remapping of each GPU that has it."""
 
@@ -36,7 +36,7 @@ class GpuRemaps:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuRetiredPages:
     """Whether pages of memory wait to be retired, by index (GPUs before Ampere)."""
 
@@ -45,7 +45,7 @@ class GpuRetiredPages:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuRecovery:
     """What the driver wants done with each GPU, by index (catalog/health.py: RECOVERY)."""
 
@@ -54,7 +54,7 @@ class GpuRecovery:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ClockRow:
     """Why the clocks of a GPU are where they are, and how hot it is (in degrees Celsius)."""
 
@@ -64,7 +64,7 @@ class ClockRow:
     slowdown_at: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuClocks:
     """Clocks event reasons of each GPU."""
 
@@ -73,7 +73,7 @@ class GpuClocks:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PcieRow:
     """The PCIe link of a GPU; the maxima are those of the GPU and its slot together.
 
@@ -90,7 +90,7 @@ class PcieRow:
     utilisation: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuPcie:
     """The PCIe link of each GPU that tells it."""
 
@@ -99,7 +99,7 @@ class GpuPcie:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuNvlinks:
     """For each GPU with NVLink, by index: whether each of its links is up."""
 
@@ -108,7 +108,7 @@ class GpuNvlinks:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class FabricRow:
     """Registration of a GPU with the NVLink fabric (catalog/health.py: FABRIC_STATES)."""
 
@@ -119,7 +119,7 @@ class FabricRow:
     health: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuFabric:
     """The fabric as each GPU with NVSwitch sees it."""
 
@@ -128,7 +128,7 @@ class GpuFabric:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuComputeModes:
     """nvmlComputeMode_t of each GPU, by index."""
 
@@ -137,7 +137,7 @@ class GpuComputeModes:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MigInstance:
     """One MIG device: what a process sees instead of the GPU."""
 
@@ -147,7 +147,7 @@ class MigInstance:
     """Bytes of memory."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MigRow:
     """A GPU that can be partitioned: its mode now, after the next reset, and its instances."""
 
@@ -158,7 +158,7 @@ class MigRow:
     """None: not known."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuMig:
     """MIG mode of each GPU that has it."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.pci import PciBus, proof_of_absence
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -53,7 +54,7 @@ OUT_OF_MEMORY = re.compile(
 """mm/oom_kill.c, __oom_kill_process(), since Linux 5.0."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LogLine:
     """One line: seconds since boot where they are known."""
 
@@ -61,7 +62,7 @@ class LogLine:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class KernelLog:
     """Lines about the driver, the PCI bus and lost memory, oldest first."""
 
@@ -71,7 +72,7 @@ class KernelLog:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class XidEvent:
     """One Xid message. `address` is domain:bus:device as sysfs writes it, without the function."""
 
@@ -86,7 +87,7 @@ class XidEvent:
     process: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class XidEvents:
     """All Xid messages in the log, oldest first."""
 
@@ -94,7 +95,7 @@ class XidEvents:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MemoryKill:
     """A process that the kernel killed for memory; `group`: a control group's limit was the bound."""
 
@@ -107,7 +108,7 @@ class MemoryKill:
     age_s: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MemoryKills:
     """Processes killed for memory since the log begins, oldest first."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from infer_doctor.frozen import frozen
 
 ENGINES = {"vllm": "vllm", "trtllm-serve": "tensorrt-llm", "trtllm-bench": "tensorrt-llm"}
 """Program -> engine."""
@@ -24,7 +25,7 @@ UTILISATION = ("--gpu-memory-utilization", "--free-gpu-memory-fraction")
 """The share of the GPU's memory that the engine asks for."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Launch:
     """A command line. `ranks` is None when a size is no number."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -16,7 +16,7 @@ WHOLE_UID_MAP = ["0", "0", "4294967295"]
 """/proc/self/uid_map of the first user name space (user_namespaces(7))."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Limit:
     """A resource limit as getrlimit(2) gives it; None is unlimited."""
 
@@ -24,7 +24,7 @@ class Limit:
     hard: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ProcessLimits:
     """The limits that an engine started from here inherits."""
 
@@ -32,14 +32,14 @@ class ProcessLimits:
     nofile: Limit
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LockRight:
     """Whether a process started from here may lock memory beyond its limit."""
 
     unlimited: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Rdma:
     """InfiniBand and RoCE devices that this environment may use."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Host
 from infer_doctor.registry import probe
 
@@ -14,7 +15,7 @@ INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """The kernel's own name for the first PID name space (include/linux/proc_ns.h: PROC_PID_INIT_INO)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Identity:
     """The host and the name spaces the doctor runs in."""
 
@@ -29,7 +30,7 @@ class Identity:
     """Names in /dev of NVIDIA devices: nvidia0, nvidiactl, nvidia-uvm, dxg (WSL2), nvhost-* (Jetson)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Environ:
     """The environment variables that an engine or its libraries read."""
 
@@ -38,7 +39,7 @@ class Environ:
     """Why a variable that is not here may be set all the same: a file lists only some."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class OperatingSystem:
     """What /etc/os-release says: `id` ("ubuntu", "debian", "rhel", ...) picks the package manager."""
 

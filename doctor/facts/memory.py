@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -18,7 +19,7 @@ NO_LIMIT = 1 << 62
 SHM = "/dev/shm"  # noqa: S108 - looked at, never written
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class HostMemory:
     """/proc/meminfo in bytes. `total` counts what a balloon has taken and may give back."""
 
@@ -26,7 +27,7 @@ class HostMemory:
     available: int | None = field(metadata={"report": False})
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MemoryGroup:
     """One control group: its limit (None without), what is used, how much of that is file cache."""
 
@@ -43,7 +44,7 @@ class MemoryGroup:
         return max(0, self.limit - max(0, self.used - self.cache))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MemoryGroups:
     """The groups that limit a process started from here, innermost first; none without a controller."""
 
@@ -57,7 +58,7 @@ class MemoryGroups:
         return min(limited, key=lambda group: group.limit or 0, default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SharedMemory:
     """The bytes of /dev/shm; `total` None: there is none."""
 

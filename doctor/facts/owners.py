@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from infer_doctor.facts.gpu import GpuProcess, GpuProcesses
 from infer_doctor.facts.machine import Identity
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -19,7 +20,7 @@ LAUNCHER = re.compile(r"vllm|trtllm|tritonserver|api_server|python|ray|mpirun|or
 """Words in the command of a process that may have started an engine and still look after it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Owner:
     """A process with GPU memory. Without a proof that /proc speaks of the same one, only its PID."""
 
@@ -32,7 +33,7 @@ class Owner:
     """An engine's process whose ancestors hold no API server and no launcher."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GpuOwners:
     """The owners of all memory on all GPUs that the driver lists."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from infer_doctor.facts.machine import Identity
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Host
 from infer_doctor.registry import probe
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PciDevice:
     """One NVIDIA function on the bus. Link speeds and widths are sysfs's own words."""
 
@@ -26,7 +25,7 @@ class PciDevice:
         return self.class_code.startswith(("0x0300", "0x0302"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PciBus:
     """All NVIDIA functions; `devices` counts those of every vendor."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.machine import Environ
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -19,7 +20,7 @@ TRUE = ("1", "ON", "YES", "TRUE")
 """What huggingface_hub takes for true (constants.py: ENV_VARS_TRUE_VALUES)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Place:
     """A folder that an engine uses, and where its path comes from."""
 
@@ -31,7 +32,7 @@ class Place:
     writable: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Store:
     """One file system and the places on it. `inodes` 0: the file system has no such bound."""
 
@@ -50,7 +51,7 @@ class Store:
         return ", ".join(place.role for place in self.places)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Stores:
     """The file systems below the caches. `offline`: nothing is to be downloaded."""
 

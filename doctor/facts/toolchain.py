@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.machine import Environ
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Host
 from infer_doctor.registry import probe
 
@@ -22,7 +22,7 @@ TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "py
 """Distributions that bring the package triton."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Compiler:
     """A compiler as its user looks for it. `path` is None when it is not there."""
 
@@ -31,7 +31,7 @@ class Compiler:
     path: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Compilers:
     """The C compiler that Triton takes and the C++ compiler that inductor takes."""
 
@@ -41,7 +41,7 @@ class Compilers:
     """The version of the installed Triton, which needs the C compiler."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PythonHeaders:
     """Python.h where sysconfig of the examined interpreter says it is."""
 

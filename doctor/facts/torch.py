@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from infer_doctor.facts.environment import (
     Distribution,
@@ -11,6 +10,7 @@ from infer_doctor.facts.environment import (
     Interpreter,
     package_folder,
 )
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -28,7 +28,7 @@ ARCH_PATTERN = r"sm_\d+[af]?(?: (?:sm|compute)_\d+[af]?)*(?=\0)"
 ARCH_MATCHES = 20
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TorchBuild:
     """An installed torch."""
 
@@ -50,7 +50,7 @@ class TorchBuild:
         return "rocm" if self.hip else "xpu" if self.xpu else "cpu"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TorchArchs:
     """What this torch has machine code (sm_90) or PTX (compute_90) for."""
 
@@ -58,7 +58,7 @@ class TorchArchs:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Companion:
     """A package with libraries for one torch. `kind` is None when its version does not say it."""
 
@@ -71,7 +71,7 @@ class Companion:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TorchCompanions:
     """The companions that are installed."""
 

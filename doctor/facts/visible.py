@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.machine import Environ
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host
 from infer_doctor.registry import probe
 
 NAME = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class VisibleDevices:
     """The entries of CUDA_VISIBLE_DEVICES, in order; an empty value has none."""
 
@@ -20,7 +19,7 @@ class VisibleDevices:
     entries: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DeviceIdRules:
     """Whether the installed vLLM takes a UUID where CUDA does, read from its own source."""
 

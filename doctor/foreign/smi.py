@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from infer_doctor.catalog.gpus import SOURCE, capability_of
 from infer_doctor.facts.driver import Driver
@@ -23,6 +22,7 @@ from infer_doctor.facts.gpu import (
     MemoryRow,
 )
 from infer_doctor.foreign.text import Facts
+from infer_doctor.frozen import frozen
 from infer_doctor.model import Evidence, Missing
 from infer_doctor.units import MIB
 
@@ -44,7 +44,7 @@ COUNT = re.compile(r"[0-9]{1,18}")
 GPU_FACTS = (Gpus, GpuCapabilities, GpuMemory, GpuEcc, GpuProcesses)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Block:
     """What a file says of one GPU, in its own words; None: it says nothing."""
 

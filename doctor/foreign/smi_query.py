@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from infer_doctor.facts.gpu import GpuProcess
 from infer_doctor.foreign.smi import (
@@ -17,13 +16,14 @@ from infer_doctor.foreign.smi import (
 )
 from infer_doctor.foreign.text import Facts, Unreadable, find_line, whole_lines, without_prefix
 from infer_doctor.foreign.tree import Node, from_text, from_xml
+from infer_doctor.frozen import frozen
 from infer_doctor.model import Evidence
 
 BANNER = "==============NVSMI LOG=============="
 ROOT = "nvidia_smi_log"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Words:
     """How one of the two forms calls what is read."""
 
