@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import click
 from infer_doctor._version import VERSION
 
 if TYPE_CHECKING:
+    from infer_doctor.live import LiveHost
     from infer_doctor.model import Report
     from infer_doctor.registry import Check, Registry
 
@@ -106,31 +108,29 @@ def check(
     output of `vllm collect-env`, `python -m torch.utils.collect_env`, `nvidia-smi -q` (or `-q -x`),
     or a snapshot. After `--` stands the command that is to be started.
     """
-    from infer_doctor.examine import Examination, NoTarget
-    from infer_doctor.report import build
-    from infer_doctor.snapshot import BadSnapshot
-
     started = time.monotonic()
     started_at = _now()
-    registry = _registry()
-    checks = _chosen(registry, select, ignore)
-    spinner = _Spinner(output)
-    try:
-        examination = Examination.of(
-            registry,
-            targets=targets,
-            snapshot=snapshot,
-            command=command,
-            python=python,
-            deep=deep,
-            timeout_s=timeout,
-            on_wait=spinner.turn,
-        )
-    except (NoTarget, BadSnapshot) as error:
-        raise click.ClickException(str(error)) from None
-    with examination:
+    with _this_machine(timeout, wanted=not targets and snapshot is None) as host:
+        from infer_doctor.examine import Examination, NoTarget
+        from infer_doctor.snapshot import BadSnapshot
+
+        registry = _registry()
+        checks = _chosen(registry, select, ignore)
+        try:
+            examination = Examination.of(
+                registry,
+                targets=targets,
+                snapshot=snapshot,
+                command=command,
+                python=python,
+                deep=deep,
+                host=host,
+            )
+        except (NoTarget, BadSnapshot) as error:
+            raise click.ClickException(str(error)) from None
         results = examination.run(checks)
-    spinner.clear()
+    from infer_doctor.report import build
+
     report = build(
         command="check",
         version=VERSION,
@@ -204,24 +204,36 @@ def explain(id: str) -> None:
 @machine_options
 def snapshot(output: str, python: str | None, deep: bool, timeout: float) -> None:
     """Write what all checks look at to FILE, with secrets and names masked."""
-    from infer_doctor.examine import Examination, NoTarget
-    from infer_doctor.snapshot import write
+    with _this_machine(timeout) as host:
+        from infer_doctor.examine import Examination, NoTarget
+        from infer_doctor.snapshot import write
 
-    registry = _registry()
-    spinner = _Spinner(None)
-    try:
-        examination = Examination.of(
-            registry, python=python, deep=deep, timeout_s=timeout, on_wait=spinner.turn
-        )
-    except NoTarget as error:
-        raise click.ClickException(str(error)) from None
-    with examination:
+        registry = _registry()
+        try:
+            examination = Examination.of(registry, python=python, deep=deep, host=host)
+        except NoTarget as error:
+            raise click.ClickException(str(error)) from None
         examination.run(registry.checks.values())
-    spinner.clear()
     text = write(examination.captures, version=VERSION, created_at=_now(), python=python)
     _write(text, output)
     masked = ", ".join(f"{row.count} {row.kind}" for row in examination.redactions) or "nothing"
     click.echo(f"{output}: {len(examination.captures)} captures; masked: {masked}", err=True)
+
+
+@contextlib.contextmanager
+def _this_machine(timeout_s: float, *, wanted: bool = True) -> Iterator[LiveHost | None]:
+    """The live host, whose children start while the checks are loaded; a sign of life meanwhile."""
+    if not wanted:
+        yield None
+        return
+    from infer_doctor.live import LiveHost
+
+    spinner = _Spinner()
+    try:
+        with LiveHost(timeout_s, spinner.turn) as host:
+            yield host
+    finally:
+        spinner.clear()
 
 
 def _registry() -> Registry:
@@ -317,7 +329,7 @@ class _Spinner:
 
     FRAMES = "|/-\\"
 
-    def __init__(self, output: str | None) -> None:
+    def __init__(self) -> None:
         self._wanted = sys.stderr.isatty()
         self._began = time.monotonic()
         self._turns = 0

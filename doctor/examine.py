@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Sequence
 
 from infer_doctor.engine import Subject, run
 from infer_doctor.facts.environment import Question
@@ -29,11 +28,9 @@ class Examination:
         self,
         subjects: Sequence[Subject],
         *,
-        live: LiveHost | None = None,
         replayed: Sequence[Snapshot] = (),
     ) -> None:
         self.subjects = subjects
-        self._live = live
         self._replayed = replayed
         self._redactor: Redactor | None = None
 
@@ -47,10 +44,9 @@ class Examination:
         command: Sequence[str] = (),
         python: str | None = None,
         deep: bool = False,
-        timeout_s: float = 20.0,
-        on_wait: Callable[[], None] | None = None,
+        host: LiveHost | None = None,
     ) -> Examination:
-        """What the command line names; raises NoTarget or BadSnapshot."""
+        """What the command line names, `host` for this machine; raises NoTarget or BadSnapshot."""
         launch = [launch_of(command)] if command else []
         if targets and snapshot is not None:
             raise NoTarget("give either --snapshot or targets, not both")
@@ -67,26 +63,13 @@ class Examination:
                 name = "host" if len(targets) == 1 else target
                 subjects.append(_replay(registry, name, replayed[-1], python, launch, deep))
             return cls(subjects, replayed=replayed)
-        host = LiveHost(timeout_s, on_wait)
+        if host is None:
+            raise NoTarget("there is nothing to examine")
         question = Question(python=python)
         if python is not None:
             _require_interpreter(host, question)
         subject = Subject("host", registry, host=host, given=[question, *launch], deep=deep)
-        return cls([subject], live=host)
-
-    def __enter__(self) -> Examination:
-        if self._live is not None:
-            self._live.prefetch()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.close()
+        return cls([subject])
 
     def run(self, checks: Iterable[Check]) -> list[CheckResult]:
         """The results of all subjects, subject by subject."""
@@ -125,11 +108,9 @@ def _require_interpreter(host: LiveHost, question: Question) -> None:
     try:
         read_interpreter(host, locate(host, question))
     except NotAnInterpreter as error:
-        host.close()
         raise NoTarget(f"--python {error}") from None
     except Unavailable as error:
         if error.code not in ("timeout", "died"):
-            host.close()
             raise NoTarget(f"--python {question.python}: {error.reason}") from None
 
 

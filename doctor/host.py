@@ -60,8 +60,8 @@ class Host:
         self.captures: dict[str, Capture] = {capture.key: capture for capture in captures}
         self._missing = missing or "not in this snapshot"
 
-    def prefetch(self) -> None:
-        """Start what is slow; only a live host has anything to start."""
+    def begin(self, operation: str, **arguments: Any) -> None:
+        """Say that a question will be asked; only a live host can use the time until then."""
 
     def ask(self, operation: str, *, limit_s: float | None = None, **arguments: Any) -> Any:
         """The answer as JSON; raises Unavailable."""

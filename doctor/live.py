@@ -16,12 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from infer_doctor import hands
 from infer_doctor.dead import DeadPlaces, mount_of, mounts
-from infer_doctor.host import Capture, Host, Unavailable
+from infer_doctor.host import Capture, Host, Unavailable, key_of
 
 SOFT_LIMIT_S = 3.0
 """What one question may take: NVML without persistence mode needs 1 to 3 s a machine, a mount that
@@ -72,14 +73,30 @@ class LiveHost(Host):
         self._end = time.monotonic() + timeout_s - min(RESERVE_S, timeout_s / 2)
         self._lanes: dict[str, _Lane] = {}
         self._silences: dict[str, int] = {}
-        self._asked_early: dict[str, float] = {}
+        self._begun: dict[str, _Question] = {}
+        """By lane: a question that was sent before its answer is needed."""
         self._dead = DeadPlaces()
 
-    def prefetch(self) -> None:
-        """Start the reading of NVML, which may take seconds."""
-        with contextlib.suppress(OSError):  # no process to be had: the question itself will say so
-            self._lane("nvml").send("nvml", {}, self._limit("nvml"))
-            self._asked_early["nvml"] = time.monotonic()
+    def __enter__(self) -> LiveHost:
+        """Start the children, and with NVML what may take seconds, while the checks are loaded."""
+        self.begin("nvml")
+        for operation in ("identity", "distributions"):
+            with contextlib.suppress(OSError):  # no process to be had: a question will say so
+                self._lane(operation)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def begin(self, operation: str, **arguments: Any) -> None:
+        """Send a question whose answer is needed later; its lane works on it meanwhile."""
+        name = _lane_of(operation)
+        question = _Question(operation, arguments, time.monotonic())
+        if name in self._begun or question.key in self.captures:
+            return
+        with contextlib.suppress(OSError):
+            self._lane(operation).send(operation, arguments, self._limit(operation))
+            self._begun[name] = question
 
     def close(self) -> None:
         """End the children; one that does not end within a moment is left alone."""
@@ -88,7 +105,7 @@ class LiveHost(Host):
         self._lanes.clear()
 
     def _lane(self, operation: str) -> _Lane:
-        name = LANES.get(operation, "rest")
+        name = _lane_of(operation)
         lane = self._lanes.get(name)
         if lane is None or lane.ended:
             lane = self._lanes[name] = _Lane(_nvml_folder() if name == "nvml" else None)
@@ -98,50 +115,74 @@ class LiveHost(Host):
         """Halved by every silence of its lane, so that many dead places do not use up the time."""
         share = min(1.0, self.timeout_s / 20.0 * 2)
         limit = SLOW_LIMIT_S.get(operation, SOFT_LIMIT_S)
-        halved: float = limit / 2 ** self._silences.get(LANES.get(operation, "rest"), 0)
+        halved: float = limit / 2 ** self._silences.get(_lane_of(operation), 0)
         return max(halved, LEAST_LIMIT_S) * share
 
     def _fetch(self, operation: str, arguments: dict[str, Any], limit_s: float | None) -> Capture:
-        began = self._asked_early.get(operation, time.monotonic())
-        deadline = min(self._end, began + (limit_s or self._limit(operation)))
-        reply = self._reply(operation, arguments, began, deadline)
+        asked = _Question(operation, arguments, time.monotonic())
+        begun = self._begun.pop(_lane_of(operation), None)
+        if begun is not None and begun.key == asked.key:
+            return self._capture(begun, limit_s, sent=True)
+        if begun is not None:  # a lane answers in order
+            self.captures[begun.key] = self._capture(begun, None, sent=True)
+        return self._capture(asked, limit_s, sent=False)
+
+    def _capture(self, question: _Question, limit_s: float | None, *, sent: bool) -> Capture:
+        deadline = min(self._end, question.began + (limit_s or self._limit(question.operation)))
+        reply = self._reply(question, deadline, sent=sent)
         return Capture(
-            operation=operation,
-            arguments=arguments,
-            version=hands.VERSIONS[operation],
+            operation=question.operation,
+            arguments=question.arguments,
+            version=hands.VERSIONS[question.operation],
             value=reply.get("value"),
             error=reply.get("error"),
-            duration_ms=round((time.monotonic() - began) * 1000, 3),
+            duration_ms=round((time.monotonic() - question.began) * 1000, 3),
         )
 
-    def _reply(
-        self, operation: str, arguments: dict[str, Any], began: float, deadline: float
-    ) -> dict[str, Any]:
-        path = str(arguments.get("path", ""))
+    def _reply(self, question: _Question, deadline: float, *, sent: bool) -> dict[str, Any]:
+        path = str(question.arguments.get("path", ""))
         if reason := self._dead.reason(path):
             return _error("timeout", reason)
         if time.monotonic() >= self._end:
             return _error("timeout", f"the time limit of {self.timeout_s:g} s was reached before")
+        limit_s = deadline - question.began
         try:
-            lane = self._lane(operation)
+            lane = self._lane(question.operation)
         except OSError as error:
             return _error("failed", f"no process could be started to ask: {error.strerror}")
-        if self._asked_early.pop(operation, None) is None:
-            lane.send(operation, arguments, deadline - began)
+        if not sent:
+            lane.send(question.operation, question.arguments, limit_s)
         try:
             return lane.receive(deadline, self._on_wait)
         except _Silent:
             lane.close()
-            self._remember_silence(operation, path)
-            return _error("timeout", f"no answer within {deadline - began:.1f} s")
+            self._remember_silence(question.operation, path)
+            return _error("timeout", f"no answer within {limit_s:.1f} s")
         except _Died:
             return _error("died", f"the process that asked died ({lane.close()})")
 
     def _remember_silence(self, operation: str, path: str) -> None:
-        lane = LANES.get(operation, "rest")
+        lane = _lane_of(operation)
         self._silences[lane] = self._silences.get(lane, 0) + 1
         if path:
             self._dead.add(path)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What was asked, and when."""
+
+    operation: str
+    arguments: dict[str, Any]
+    began: float
+
+    @property
+    def key(self) -> str:
+        return key_of(self.operation, self.arguments)
+
+
+def _lane_of(operation: str) -> str:
+    return LANES.get(operation, "rest")
 
 
 def require_answer(path: str) -> None:

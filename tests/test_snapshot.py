@@ -15,6 +15,7 @@ from doctor_process import Run
 
 from infer_doctor.cli import run as command_line
 from infer_doctor.examine import Examination
+from infer_doctor.live import LiveHost
 from infer_doctor.registry import load
 from infer_doctor.render.json import render
 from infer_doctor.report import build
@@ -76,8 +77,7 @@ class TestReplay:
                 monkeypatch.setenv(name, value)
 
         def report(examination: Examination) -> str:
-            with examination:
-                results = examination.run(registry.checks.values())
+            results = examination.run(registry.checks.values())
             return render(
                 build(
                     command="check",
@@ -94,8 +94,9 @@ class TestReplay:
                 )
             )
 
-        live = Examination.of(registry)
-        said = report(live)
+        with LiveHost() as host:
+            live = Examination.of(registry, host=host)
+            said = report(live)
         text = write(live.captures, version="1", created_at="", python=None)
         (tmp_path / "host.json").write_text(text)
         replayed = report(Examination.of(registry, snapshot=str(tmp_path / "host.json")))
