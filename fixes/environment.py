@@ -97,11 +97,11 @@ def _bare(line: str) -> str:
     return re.sub(r"[\s()]+", "", line.partition(";")[0])
 
 
-def other_python(distribution: Distribution, requires: str) -> Fix:
+def other_python(engine: str, requires: str) -> Fix:
     """No command makes another Python of this one."""
     return Fix(
         id="use-other-python",
-        title=f"Make a new environment with a Python {requires} for {distribution.written_name}",
+        title=f"Make a new environment with Python {requires} for {engine}",
         safety="manual",
         restarts=True,
     )

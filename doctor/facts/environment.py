@@ -41,6 +41,10 @@ class Interpreter:
     """The folder where Python.h belongs."""
     managed: bool
     """Whether the distribution's EXTERNALLY-MANAGED file makes pip refuse (PEP 668)."""
+    python_path: tuple[str, ...] = ()
+    """Those of `folders` that PYTHONPATH names."""
+    user_site: str | None = None
+    """That of `folders` which lies in the user's home (~/.local) or PYTHONUSERBASE."""
     gaps: tuple[str, ...] = ()
 
 

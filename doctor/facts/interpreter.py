@@ -57,7 +57,8 @@ def read(host: Host, located: Located) -> Interpreter:
         sites = [*own, *user, *_sites(host, base)]
     else:
         sites = own
-    folders = [*_python_path(host), *_with_path_files(host, sites, gaps)]
+    by_variable = tuple(_python_path(host))
+    folders = [*by_variable, *_with_path_files(host, sites, gaps)]
     version = place.library.removeprefix("python").rstrip("t")
     managed = f"{place.base}/lib/{place.library}/EXTERNALLY-MANAGED"
     return Interpreter(
@@ -72,6 +73,8 @@ def read(host: Host, located: Located) -> Interpreter:
         site=own[0] if own else f"{place.prefix}/lib/{place.library}/site-packages",
         include=f"{place.base}/include/{place.library}",
         managed=place.kind != "venv" and host.exists(managed),
+        python_path=by_variable,
+        user_site=next((folder for folder in user if folder in sites), None),
         gaps=tuple(gaps),
     )
 

@@ -147,12 +147,48 @@ def test_many_have_one_fix() -> None:
     assert fix[0].actions[0].text == ("uv pip install --python /srv/engine/bin/python vllm==0.26.0")
 
 
-def test_the_python_is_a_requirement_too() -> None:
-    own = replace(VLLM, requires_python=">=3.12")
-    found = examine(requirement_broken, engine(own), installed(own, *MET), PYTHON, HERE)
-    assert [(finding.about, finding.severity) for finding in found.findings] == [
-        ("python", "error")
+def test_what_torch_pins() -> None:
+    """Triton is judged, the libraries of CUDA have checks of their own."""
+    torch = dist("torch", "2.11.0+cu130", "triton==3.6.0", "nvidia-nccl-cu13==2.28.9")
+    rows = [VLLM, torch, *without("torch"), dist("triton", "3.5.1"), dist("nvidia-nccl-cu13", "1")]
+    found = examine(requirement_broken, engine(VLLM), installed(*rows), PYTHON, HERE)
+    assert [finding.message for finding in found.findings] == [
+        "torch 2.11.0+cu130 requires triton==3.6.0; 3.5.1 is installed"
     ]
+
+
+def test_parts_of_tensorrt() -> None:
+    """The PyPI distributions of TensorRT hold no library; those that do may have been left out."""
+    own = dist("tensorrt-llm", "1.2.1", "tensorrt~=10.14.1")
+    rows = [
+        own,
+        dist("tensorrt", "10.14.1.48", "tensorrt_cu13==10.14.1.48"),
+        dist("tensorrt-cu13", "10.14.1.48", "tensorrt_cu13_libs==10.14.1.48"),
+    ]
+    trt = replace(engine(own), name="tensorrt-llm")
+    found = examine(requirement_broken, trt, installed(*rows), PYTHON, HERE)
+    assert [(finding.severity, finding.message) for finding in found.findings] == [
+        (
+            "error",
+            "tensorrt-cu13 10.14.1.48 requires tensorrt_cu13_libs==10.14.1.48; it is not installed",
+        )
+    ]
+    assert not examine(
+        requirement_broken, engine(VLLM), installed(*MET, *rows), PYTHON, HERE
+    ).findings
+
+
+@pytest.mark.parametrize("by", ["python_path", "user_site"])
+def test_what_a_leading_folder_spoils_is_another_check(by: str) -> None:
+    home = "/home/u/.local/lib/python3.11/site-packages"
+    old = dist("torch", "2.5.0", folder=home)
+    own = installed(VLLM, old, *without("torch"), shadowed=(MET[0],))
+    plain = replace(PYTHON, folders=(home, SITE))
+    assert examine(requirement_broken, engine(VLLM), own, plain, HERE).outcome == "failed"
+    led = (
+        replace(plain, user_site=home) if by == "user_site" else replace(plain, python_path=(home,))
+    )
+    assert examine(requirement_broken, engine(VLLM), own, led, HERE).outcome == "passed"
 
 
 def test_what_cannot_be_judged_is_blocked() -> None:
@@ -209,6 +245,16 @@ def test_owned_twice_cases(paths: list[str], severity: str | None) -> None:
     assert [finding.severity for finding in found.findings] == ([severity] if severity else [])
     if severity:
         assert found.findings[0].fixes[0].safety == "manual"
+
+
+def test_wheels_of_two_cudas_are_another_check() -> None:
+    pair = (dist("nvidia-nccl-cu12", "2.27"), dist("nvidia-nccl-cu13", "2.28"))
+    file = shared("nvidia/nccl/lib/libnccl.so.2", *pair)
+    found = examine(owned_twice, engine(VLLM), installed(VLLM, *pair, shared=(file,)), PYTHON)
+    assert found.outcome == "passed"
+    other = shared("nvidia/nccl/lib/libnccl.so.2", pair[0], dist("nccl", "1"))
+    found = examine(owned_twice, engine(VLLM), installed(VLLM, *pair, shared=(other,)), PYTHON)
+    assert found.outcome == "failed"
 
 
 def test_without_a_list_of_files_nothing_is_proven() -> None:

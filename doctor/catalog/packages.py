@@ -1,0 +1,18 @@
+"""What distributions bring and which Python engines are made for.
+
+Sources, read 2026-11-30: the wheels pynvml 8.0.4, 11.0.0, 11.4.1, 11.5.0, 11.5.3, 12.0.0 and 13.0.1 and
+nvidia-ml-py 11.525 to 13.580 from PyPI; the wheels of torch 2.11.0+cu130; metadata of the sdists
+tensorrt-llm 0.12.0, 0.17.0, 1.0.0 and 1.2.1 on PyPI.
+"""
+
+from __future__ import annotations
+
+PYNVML_SINCE_ALIAS = 13
+"""The first pynvml with _pynvml_redirector.pth, which warns at every import of pynvml."""
+
+NVIDIA_SAME_PLACE = ("nvidia-cudnn", "nvidia-nccl", "nvidia-cusparselt", "nvidia-nvshmem")
+"""Wheels whose files lie in the same folders for every CUDA: nvidia/cudnn/lib/libcudnn.so.9. Those of
+the toolkit lie in nvidia/cu13/lib since CUDA 13 and in nvidia/cublas/lib and so on before."""
+
+TRTLLM_PYTHONS = ("3.10", "3.12")
+"""Classifiers of tensorrt-llm 0.17 to 1.2.1 (0.12: 3.10 alone); support matrix of its documentation."""

@@ -1,0 +1,72 @@
+"""Fixes for distributions that do not belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
+from infer_doctor.fixes.environment import install, managed, uninstall
+from infer_doctor.model import Action, Fix
+
+
+def only_nvidia_ml(
+    old: Distribution,
+    new: Distribution | None,
+    interpreter: Interpreter,
+    distributions: Distributions,
+) -> Fix:
+    """Leave the maintained distribution alone there."""
+    version = f"=={new.version}" if new else ""
+    return Fix(
+        id="only-nvidia-ml-py",
+        title=f"Uninstall pynvml {old.version} and keep nvidia-ml-py"
+        + (f" {new.version}" if new else ""),
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter) or "a package that declares pynvml is then incomplete for pip",
+        actions=(
+            Action(kind="command", text=uninstall(interpreter, distributions, "pynvml")),
+            Action(
+                kind="command", text=install(interpreter, distributions, f"nvidia-ml-py{version}")
+            ),
+        ),
+    )
+
+
+def older_pynvml(interpreter: Interpreter, distributions: Distributions) -> Fix:
+    """The last one with the module that old TensorRT-LLM asks for its version."""
+    return Fix(
+        id="install-older-pynvml",
+        title="Install pynvml 11.5.3, the last with the module itself",
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter),
+        actions=(
+            Action(kind="command", text=install(interpreter, distributions, "pynvml==11.5.3")),
+        ),
+    )
+
+
+def keep_cuda(
+    stray: Sequence[Distribution],
+    keep: Sequence[Distribution],
+    interpreter: Interpreter,
+    distributions: Distributions,
+) -> Fix:
+    """Remove the wheels of the other CUDA, then write the files of the right ones again."""
+    names = [row.written_name for row in stray]
+    wanted = [f"{row.written_name}=={row.version}" for row in keep]
+    return Fix(
+        id="keep-one-cuda",
+        title=f"Remove {', '.join(names)}, then install {', '.join(wanted)} again",
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter) or "removing them alone deletes files of the others",
+        actions=(
+            Action(kind="command", text=uninstall(interpreter, distributions, *names)),
+            Action(
+                kind="command",
+                text=install(interpreter, distributions, "--no-deps", "--force-reinstall", *wanted),
+            ),
+        ),
+    )

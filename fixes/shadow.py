@@ -1,0 +1,84 @@
+"""Fixes for copies that hide installed packages: they act on the next start."""
+
+from __future__ import annotations
+
+from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
+from infer_doctor.fixes.environment import managed, quoted, uninstall
+from infer_doctor.model import Action, Fix
+
+
+def ignore_folder(
+    folder: str,
+    hiding: Distribution | None,
+    interpreter: Interpreter,
+    distributions: Distributions | None,
+) -> tuple[Fix, ...]:
+    """Keep the folder off the path; or remove what hides, which pip finds first too."""
+    fixes = [_no_user_site(folder)]
+    if folder in interpreter.python_path:
+        fixes = [_shorter_path(folder, interpreter)]
+    if hiding is not None:
+        fixes.append(
+            Fix(
+                id=f"remove-hiding-{hiding.name}",
+                title=f"Or uninstall {hiding.written_name} {hiding.version} from {folder}",
+                safety="unsafe",
+                restarts=True,
+                why=managed(interpreter) or "other programs of this user may need it",
+                actions=(
+                    Action(kind="command", text=uninstall(interpreter, distributions, hiding.name)),
+                ),
+            )
+        )
+    return tuple(fixes)
+
+
+def _no_user_site(folder: str) -> Fix:
+    return Fix(
+        id="no-user-site",
+        title=f"Start with PYTHONNOUSERSITE=1, which leaves {folder} out",
+        safety="safe",
+        restarts=True,
+        why="whatever else the engine takes from there must be installed in its environment",
+        actions=(Action(kind="command", text="export PYTHONNOUSERSITE=1"),),
+    )
+
+
+def _shorter_path(folder: str, interpreter: Interpreter) -> Fix:
+    left = [place for place in interpreter.python_path if place != folder]
+    value = ":".join(quoted(place) for place in left)
+    command = f"export PYTHONPATH={value}" if left else "unset PYTHONPATH"
+    return Fix(
+        id="shorten-python-path",
+        title=f"Take {folder} out of PYTHONPATH",
+        safety="safe",
+        restarts=True,
+        why="whatever else the engine takes from there must be installed in its environment",
+        actions=(Action(kind="command", text=command),),
+    )
+
+
+def start_elsewhere(folder: str, *, by_variable: bool) -> Fix:
+    """Another working folder; the empty entry of PYTHONPATH is the deeper fault."""
+    if by_variable:
+        return Fix(
+            id="clean-python-path",
+            title="Take the empty entry (or the dot) out of PYTHONPATH",
+            safety="safe",
+            restarts=True,
+            why="PYTHONPATH=$PYTHONPATH:/x has one when the variable was not set before",
+            actions=(
+                Action(
+                    kind="command",
+                    text="export PYTHONPATH=$(printf %s \"$PYTHONPATH\" | tr : '\\n' "
+                    "| grep -vx '\\.\\?' | paste -sd:)",
+                ),
+            ),
+        )
+    return Fix(
+        id="start-elsewhere",
+        title=f"Start the engine in another folder than {folder}",
+        safety="safe",
+        restarts=True,
+        actions=(Action(kind="command", text="cd /"),),
+    )
