@@ -48,9 +48,13 @@ def library_missing(
     ## Fix safety
     Unsafe: pip may change other packages. Unsetting a variable is safe.
     """
+    parts: list[LoadFailure] = []
     for name, rows in _failures(loaded, lambda row: not row.damaged and not _dangling(row)).items():
         first = rows[0]
         if first.library in (*DRIVER, BUILTINS):
+            continue
+        if first.step == "cuDNN":
+            parts += rows
             continue
         users = _names(row.needed_by for row in rows)
         message = f"{name}, which {users} {'needs' if len(rows) == 1 else 'need'}, is not found"
@@ -61,16 +65,24 @@ def library_missing(
         elsewhere = [copy.path for copy in copies.rows if posixpath.basename(copy.path) == name]
         if elsewhere:
             message += f"; {elsewhere[0]} is not where the loader looks"
+        yield Finding(about=name, message=message, evidence=_askers(rows), fixes=fixes)
+    if parts:
+        names = _names(row.name for row in parts)
         yield Finding(
-            about=name,
-            message=message,
-            confidence="likely" if first.step == "cuDNN" else "certain",
-            evidence=tuple(
-                Evidence(source=row.needed_by, excerpt=f"needs {name} ({row.step})")
-                for row in rows[:SHOWN]
-            ),
-            fixes=fixes,
+            about="cudnn",
+            message=f"{names}, which {_names(row.needed_by for row in parts)} opens, "
+            f"{'is' if len(parts) == 1 else 'are'} not found",
+            confidence="likely",
+            evidence=_askers(parts),
+            fixes=_bring(parts[0], torch, pins, interpreter, distributions),
         )
+
+
+def _askers(rows: list[LoadFailure]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(source=row.needed_by, excerpt=f"needs {row.name} ({row.step})")
+        for row in rows[:SHOWN]
+    )
 
 
 def _bring(
@@ -169,7 +181,9 @@ def builtins_missing(
     libnvrtc opens the one file of its own version by name, so by the loader's rules: its own
     RUNPATH (the wheels for CUDA 12 have one, those for CUDA 13 have none), LD_LIBRARY_PATH, the
     cache, the default folders, unless torch has loaded it before (2.11 does). The version is that
-    of the libnvrtc that the process loads.
+    of the libnvrtc that the process loads. An error when there is no copy at all; a warning when
+    there is one that is not looked at, which is how torch for CUDA 13 came before it loaded it
+    (pytorch/TensorRT issue 3893): an engine starts, until something compiles with NVRTC.
 
     ## Fix safety
     Unsafe: pip may change other packages. A variable of the next start is safe.
@@ -191,6 +205,7 @@ def builtins_missing(
         yield Finding(
             about=BUILTINS,
             message=f"{nvrtc} does not find {name}: {where}",
+            severity="warning" if found else None,
             confidence="likely",
             evidence=(
                 Evidence(source=nvrtc, excerpt=f"opens {name}"),

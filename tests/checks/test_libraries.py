@@ -175,6 +175,17 @@ def test_an_engine_for_another_cuda_is_not_cured_by_a_second_runtime() -> None:
     assert "this one is for CUDA 12" in fix.title
 
 
+def test_parts_of_cudnn_that_are_missing_are_one_finding() -> None:
+    names = ("libcudnn_heuristic.so.9", "libcudnn_engines_precompiled.so.9")
+    graph = f"{CUDNN}/libcudnn_graph.so.9"
+    rows = [failure(name, step="cuDNN", needed_by=graph) for name in names]
+    (finding,) = examine(library_missing, failing(*rows), copies(), TORCH).findings
+    assert finding.message == (
+        "libcudnn_heuristic.so.9, libcudnn_engines_precompiled.so.9, which libcudnn_graph.so.9 "
+        "opens, are not found"
+    )
+
+
 def test_the_drivers_libraries_are_no_business_of_it() -> None:
     rows = failure("libcuda.so.1", step="the driver"), failure("libnvidia-ml.so.1")
     assert examine(library_missing, failing(*rows), copies(), TORCH).outcome == "passed"
@@ -240,9 +251,11 @@ def test_builtins() -> None:
     )
     there = file(f"{CU13}/libnvrtc-builtins.so.13.0", "13.0.88")
     (finding,) = examine(builtins_missing, failing(missing), copies(there), PINS).findings
+    assert finding.severity == "warning"
     assert finding.message.endswith(f"{there.path} is not where the loader looks")
     assert [fix.title for fix in finding.fixes] == [f"Start with {CU13} in LD_LIBRARY_PATH"]
     (gone,) = examine(builtins_missing, failing(missing), copies(), PINS).findings
+    assert gone.severity == "error"
     assert [fix.title for fix in gone.fixes] == ["Install nvidia-cuda-nvrtc==13.0.88.*"]
 
 
