@@ -1,13 +1,15 @@
 """Whatever hangs or crashes: the report comes in time, says so, and holds everything else."""
 
 import ctypes
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dead_mount import dead_mount, usable
-from doctor_process import Run, outcomes, until
+from doctor_process import LIMIT_S, Run, outcomes, until
 
 from infer_doctor.facts.gpu import NvmlReading
 from infer_doctor.registry import Check, Registry, load
@@ -108,6 +110,28 @@ def test_no_program_on_the_path_is_started(tmp_path: Path) -> None:
     run.report()
     assert not started.exists()
     assert run.living() == {}
+
+
+def test_pipe_in_place_of_a_file(tmp_path: Path) -> None:
+    """Opening one waits for a writer that never comes."""
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    (tmp_path / "hub").mkdir()
+    for name in ("env/pyvenv.cfg", "hf", "hub/token", "libnvidia-ml.so.1"):
+        os.mkfifo(tmp_path / name)
+    variables = {
+        "HF_HOME": f"{tmp_path}/hf",
+        "HF_HUB_CACHE": f"{tmp_path}/hub",
+        "LD_LIBRARY_PATH": str(tmp_path),
+    }
+    report = Run(tmp_path, variables).report()
+    assert report["counts"]["crashed"] == 0
+    (facts,) = report["facts"].values()
+    assert "no answer within" in facts["NvmlReading"]["missing"]
+    words = ("check", "--python", f"{tmp_path}/env/bin/python", "--timeout", str(LIMIT_S))
+    ended = Run(tmp_path, variables)(*words)
+    assert ended.returncode in (0, 1, 2)
+    assert len(ended.stderr.splitlines()) == (ended.returncode == 2)
 
 
 @pytest.mark.skipif(not usable(), reason="needs root and /dev/fuse")
