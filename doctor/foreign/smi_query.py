@@ -14,6 +14,7 @@ from infer_doctor.foreign.smi import (
     mib,
     withheld,
 )
+from infer_doctor.foreign.smi_health import health_facts
 from infer_doctor.foreign.text import Facts, Unreadable, find_line, whole_lines, without_prefix
 from infer_doctor.foreign.tree import Node, from_text, from_xml
 from infer_doctor.frozen import frozen
@@ -149,6 +150,7 @@ def _facts(
     else:
         blocks = [_block(node, index, bus, words) for index, (node, bus) in enumerate(gpus)]
         facts |= gpu_facts(blocks, source)
+        facts |= health_facts(gpus, source)
     return facts
 
 

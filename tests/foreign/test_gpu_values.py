@@ -8,6 +8,7 @@ import pytest
 from infer_doctor.catalog.gpus import capability_of
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.gpu import GpuCapabilities, GpuEcc, GpuMemory, GpuProcesses, Gpus
+from infer_doctor.facts.gpu_health import GpuComputeModes
 from infer_doctor.model import Missing
 from infer_doctor.targets import facts_of
 
@@ -171,7 +172,11 @@ def test_a_gpu_that_does_not_answer() -> None:
 
 def test_only_what_was_asked_for() -> None:
     assert set(facts("foreign/q-610-temperature.txt")) == {Driver}
-    assert set(facts("foreign/q-580-memory-head.txt")) == {Driver, GpuMemory}
+    assert set(facts("foreign/q-580-memory-head.txt")) == {
+        Driver,
+        GpuMemory,
+        GpuComputeModes,
+    }
     assert memory("foreign/q-580-memory-head.txt") == [(0, 40960, 40440, 0, 40440)]
 
 
