@@ -70,3 +70,25 @@ def keep_cuda(
             ),
         ),
     )
+
+
+def fetch_trtllm(
+    version: str | None, interpreter: Interpreter, distributions: Distributions
+) -> Fix:
+    """The wheel itself, from where the stub would fetch it."""
+    wanted = f"tensorrt-llm=={version}" if version else "tensorrt-llm"
+    index = ("--extra-index-url", "https://pypi.nvidia.com/")
+    return Fix(
+        id="fetch-tensorrt-llm",
+        title=f"Install {wanted} again, with NVIDIA's index at hand",
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter)
+        or "that index must be reachable from here; NVIDIA's images have it installed",
+        actions=(
+            Action(
+                kind="command",
+                text=install(interpreter, distributions, "--force-reinstall", *index, wanted),
+            ),
+        ),
+    )
