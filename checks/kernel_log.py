@@ -19,8 +19,8 @@ from infer_doctor.units import age, gib
 
 MILDEST_FIRST = ("info", "warning", "error")
 
-ENGINE_NAMES = re.compile(r"^(?:VLLM::|vllm|trtllm|tensorrt|ray::|python)", re.IGNORECASE)
-"""First 15 characters of the names that engines and their workers give themselves, and Python."""
+ENGINE_NAMES = ("vllm", "trtllm", "tensorrt", "ray::", "python")
+"""Beginnings of the names that engines and their workers give themselves, and Python; any case."""
 
 
 @check("gpu-xid-logged", severity="error", category="gpu_health", since="0.1")
@@ -132,7 +132,7 @@ def _over(
 def _last_action(events: Sequence[XidEvent]) -> int | None:
     """What the last Xid 154 says: "... changed from 0x0 (None) to 0x1 (GPU Reset Required)"."""
     for event in reversed(events):
-        found = RECOVERY_NOW.search(event.text) if event.code == RECOVERY_CHANGED else None
+        found = re.search(RECOVERY_NOW, event.text) if event.code == RECOVERY_CHANGED else None
         if found:
             return int(found[1], 16)
     return None
@@ -186,7 +186,7 @@ def oom_killed(kills: MemoryKills) -> Iterator[Finding]:
     """
     last: dict[str, MemoryKill] = {}
     for kill in kills.kills:
-        if ENGINE_NAMES.match(kill.name):
+        if kill.name.lower().startswith(ENGINE_NAMES):
             last[kill.name] = kill
     for name, kill in last.items():
         severity: Severity | None = "info" if name.lower().startswith("python") else None

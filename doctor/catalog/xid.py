@@ -121,15 +121,15 @@ MEMORY = frozenset({48, 64, 94, 95, 140, 171, 172})
 NVLINK_FIVE = range(144, 151)
 """Here the message itself says Fatal or Nonfatal; fatal ones ask for a reset."""
 
-FATAL = re.compile(r"(?<!non-)\bfatal\b", re.IGNORECASE)
+FATAL = r"(?<![Nn]on-)\b[Ff]atal\b"
 
-RECOVERY_NOW = re.compile(r"\bto 0x([0-9a-f]+)", re.IGNORECASE)
+RECOVERY_NOW = r"\bto 0x([0-9A-Fa-f]{1,8})"
 """In 154: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"."""
 
 
 def xid(code: int, text: str) -> Xid:
     """What a message means; an unknown code is a warning without an action."""
-    if code in NVLINK_FIVE and FATAL.search(text):
+    if code in NVLINK_FIVE and re.search(FATAL, text):
         return _reset(XIDS[code].words)
     if code in COPY_AND_MEDIA:
         return _engine("exception of a copy or video engine")

@@ -18,38 +18,35 @@ from infer_doctor.registry import probe
 
 LOG = "/dev/kmsg"
 
-XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?"
-    r"(?: [^)]{1,40})?\): (?P<code>\d{1,5})(?:, ?(?P<text>.{0,2000}))?$",
-    re.IGNORECASE,
+ADDRESS = r"(?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?"
+"""Patterns are compiled at their first use: most logs are never read."""
+
+XID = (
+    rf"NVRM: Xid \((?:PCI:)?{ADDRESS}(?: [^)]{{1,40}})?\): "
+    r"(?P<code>\d{1,5})(?:, ?(?P<text>.{0,2000}))?$"
 )
 """The address without its function; in MIG mode the instance follows it ("GPU-I:05")."""
 
-PROCESS = re.compile(r"pid='?(?P<pid>\d{1,10})'?(?:, name=(?P<name>[^,]{1,64}))?", re.IGNORECASE)
+PROCESS = r"pid='?(?P<pid>\d{1,10})'?(?:, name=(?P<name>[^,]{1,64}))?"
 
-SECONDS = re.compile(r"^\[ *(\d{1,12}\.\d{1,9})\]")
+SECONDS = r"\[ *(\d{1,12}\.\d{1,9})\]"
 """The time that dmesg prints: seconds since boot."""
 
-FELL_OFF = re.compile(
-    r"NVRM: The NVIDIA GPU (?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\b"
-    r".{0,300}?fallen off the bus",
-    re.IGNORECASE | re.DOTALL,
-)
+FELL_OFF = rf"(?s:NVRM: The NVIDIA GPU {ADDRESS}\b.{{0,300}}?fallen off the bus)"
 """What the driver writes instead of Xid 79 when it meets such a GPU while it is loaded
 (https://github.com/NVIDIA/NVSentinel/issues/155)."""
 
 FELL_OFF_CODE = 79
 
-DRIVER_LOADED = re.compile(r"NVRM: loading NVIDIA")
+DRIVER_LOADED = "NVRM: loading NVIDIA"
 
 LOADING_S = 60.0
 """The line that the driver is loaded comes after those about its GPUs (same report), and setting up
 eight GPUs takes many seconds: what is this close to it belongs to that start."""
 
-OUT_OF_MEMORY = re.compile(
-    r"(?P<group>Memory cgroup )?out of memory: Killed process (?P<pid>\d{1,10}) "
-    r"\((?P<name>[^)]{0,64})\)(?:.{0,400}?anon-rss:(?P<kib>\d{1,15})kB)?",
-    re.IGNORECASE,
+OUT_OF_MEMORY = (
+    r"(?P<group>Memory cgroup )?[Oo]ut of memory: Killed process (?P<pid>\d{1,10}) "
+    r"\((?P<name>[^)]{0,64})\)(?:.{0,400}?anon-rss:(?P<kib>\d{1,15})kB)?"
 )
 """mm/oom_kill.c, __oom_kill_process(), since Linux 5.0."""
 
@@ -145,29 +142,29 @@ def memory_kills(log: KernelLog) -> MemoryKills:
 
 def parse_line(text: str) -> LogLine:
     """A line of a text file; only dmesg's own form has a time that can be used."""
-    found = SECONDS.match(text)
+    found = re.match(SECONDS, text)
     return LogLine(seconds=float(found[1]) if found else None, text=text)
 
 
 def parse_xids(lines: Iterable[LogLine], now: float | None) -> list[XidEvent]:
     """The events, in the order of the lines."""
     kept = list(lines)
-    loads = [line.seconds for line in kept if DRIVER_LOADED.search(line.text)]
+    loads = [line.seconds for line in kept if DRIVER_LOADED in line.text]
     last_load = max((seconds for seconds in loads if seconds is not None), default=0.0)
     events = (_event(line, now, last_load) for line in kept)
     return [event for event in events if event is not None]
 
 
 def _event(line: LogLine, now: float | None, last_load: float) -> XidEvent | None:
-    found = XID.search(line.text.rstrip())
-    fell = None if found else FELL_OFF.search(line.text)
+    found = re.search(XID, line.text.rstrip())
+    fell = None if found else re.search(FELL_OFF, line.text)
     if found:
         address, code, text = found["address"], int(found["code"]), found["text"] or ""
     elif fell:
         address, code, text = fell["address"], FELL_OFF_CODE, "fallen off the bus"
     else:
         return None
-    process = PROCESS.search(text)
+    process = re.search(PROCESS, text)
     return XidEvent(
         address=_address(address),
         code=code,
@@ -200,7 +197,7 @@ def parse_kills(lines: Iterable[LogLine], now: float | None) -> list[MemoryKill]
     """The kills, in the order of the lines."""
     found = []
     for line in lines:
-        match = OUT_OF_MEMORY.search(line.text)
+        match = re.search(OUT_OF_MEMORY, line.text)
         if match is not None:
             found.append(
                 MemoryKill(
