@@ -6,8 +6,10 @@ No GPU is needed: cuDNN's heuristic and engine libraries are opened only with on
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,9 @@ import cuda_environment
 import pytest
 
 from infer_doctor.catalog.libraries import library_of
+from infer_doctor.checks.deep_libraries import NVRTC_BUILTINS
 from infer_doctor.engine import Subject
+from infer_doctor.facts.deep_libraries import LibraryRun, NvrtcRun
 from infer_doctor.facts.environment import Question
 from infer_doctor.facts.libraries import LoadedLibraries
 from infer_doctor.live import LiveHost
@@ -144,6 +148,53 @@ def test_names_the_copy_that_the_loader_takes(
     steps = {"Graph": "cuDNN", "Ops": "cuDNN", "Cnn": "cuDNN", "Adv": "cuDNN", "nvrtc": "NVRTC"}
     steps |= {"driver": "the driver"}
     assert failed == {steps.get(name, name) for name in errors}, errors
+
+
+TORCH_SAYS = """
+import json, torch
+cudnn = torch.backends.cudnn.version()
+print(json.dumps({
+    "cudart": torch.version.cuda,
+    "cudnn": f"{cudnn // 10000}.{cudnn % 10000 // 100}.{cudnn % 100}",
+    "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+}))
+"""
+
+
+def deep(python: Path) -> tuple[LibraryRun, NvrtcRun]:
+    host = LiveHost(timeout_s=120)
+    try:
+        question = Question(python=str(python))
+        subject = Subject("host", load(), host=host, given=[question], deep=True)
+        run, nvrtc = subject.get(LibraryRun), subject.get(NvrtcRun)
+    finally:
+        host.close()
+    assert isinstance(run, LibraryRun), run
+    assert isinstance(nvrtc, NvrtcRun), nvrtc
+    return run, nvrtc
+
+
+def test_the_libraries_say_what_torch_says() -> None:
+    python = Path(os.environ[NAME]) / "bin" / "python"
+    done = subprocess.run(
+        [str(python), "-c", TORCH_SAYS], capture_output=True, text=True, check=True
+    )
+    wanted = json.loads(done.stdout)
+    run, nvrtc = deep(python)
+    assert run.unloadable == {}
+    assert run.ended_in is None
+    assert {name: run.versions[name] for name in wanted} == wanted
+    assert run.versions["nvrtc"] == wanted["cudart"]
+    assert (nvrtc.code, nvrtc.log) == (0, "")
+    assert nvrtc.arch in nvrtc.archs
+
+
+def test_nvrtc_without_builtins_says_so(tmp_path: Path) -> None:
+    site = cuda_environment.farm(Path(os.environ[NAME]), tmp_path / "env")
+    no_builtins(site, tmp_path)
+    _, nvrtc = deep(tmp_path / "env" / "bin" / "python")
+    assert nvrtc.code == NVRTC_BUILTINS
+    assert "failed to open libnvrtc-builtins" in nvrtc.log
 
 
 def examined(

@@ -13,6 +13,7 @@ import pytest
 
 from infer_doctor.catalog.libraries import library_of
 from infer_doctor.engine import Subject, run
+from infer_doctor.facts.deep_libraries import LibraryRun, NvrtcRun
 from infer_doctor.facts.environment import Question
 from infer_doctor.facts.libraries import LibraryCopies, LibraryPins, LoadedLibraries
 from infer_doctor.host import Host
@@ -230,6 +231,27 @@ def test_a_file_that_was_written_over_has_its_own_version(machine: Callable[...,
         host.close()
     assert (row.version, row.version_from, row.owner) == ("97.10.2", "its symbols", None)
     assert errors(found) == ["cuda-cudnn-parts-mixed"]
+
+
+def test_deep_loads_each_copy_and_says_which_cannot_be(machine: Callable[..., Any]) -> None:
+    def change(site: Path, work: Path) -> dict[str, str]:
+        nccl = site / "nvidia/nccl/lib/libnccl.so.98"
+        nccl.write_bytes(elf_file.library("libnccl.so.98", ["libnothing.so.1"]))
+        return {}
+
+    root, _, host, _ = machine(change, "whole")
+    question = Question(python=f"{root}/env/bin/python")
+    subject = Subject("host", load(), host=host, given=[question], deep=True)
+    try:
+        run, nvrtc = subject.get(LibraryRun), subject.get(NvrtcRun)
+    finally:
+        host.close()
+    (path, error), *others = run.unloadable.items()
+    assert (os.path.basename(path), others) == ("libnccl.so.98", [])
+    assert error.startswith("libnothing.so.1: cannot open shared object file")
+    assert run.versions == {}  # these libraries have no functions
+    assert run.ended_in is None
+    assert "NVRTC could not be asked" in nvrtc.reason
 
 
 def test_torch_that_loads_in_another_way_is_unknown(machine: Callable[..., Any]) -> None:
