@@ -25,10 +25,11 @@ from infer_doctor.catalog.cuda_errors import (
 from infer_doctor.catalog.health import FABRIC_COMPLETED, PROHIBITED, RECOVERY
 from infer_doctor.catalog.xid import xid
 from infer_doctor.checks.gpu import visible_problem
-from infer_doctor.facts.cuda_init import UVM, CudaInit, CudaSurroundings, library_version
+from infer_doctor.facts.cuda_init import LIBRARY, UVM, CudaInit, CudaSurroundings, library_version
 from infer_doctor.fixes.cuda import (
     disable_hmm,
     give_uvm,
+    install_libcuda,
     leave_out_library,
     open_nodes,
     raise_address_space,
@@ -55,6 +56,8 @@ Explain = Callable[[CudaInit, CudaSurroundings], Cause | None]
 
 def cause_of(cuda: CudaInit, around: CudaSurroundings) -> Cause | None:
     """The first that explains it; None when nothing here does."""
+    if cuda.load_error is not None:
+        return _load(cuda, around)
     code = cuda.code if cuda.code is not None else UNKNOWN
     special: dict[int, tuple[Explain, ...]] = {
         OUT_OF_MEMORY: (_address_space,),
@@ -78,6 +81,16 @@ def cause_of(cuda: CudaInit, around: CudaSurroundings) -> Cause | None:
 
 def _container(around: CudaSurroundings) -> str | None:
     return around.identity.container if around.identity else None
+
+
+def _load(cuda: CudaInit, around: CudaSurroundings) -> Cause | None:
+    """Of what the loader says only that the file is nowhere has a cause that is known."""
+    if f"{LIBRARY}: cannot open shared object file" not in (cuda.load_error or ""):
+        return None
+    if around.mounted is not None and around.mounted.libraries.get(LIBRARY) is None:
+        return Cause("the container was not given it", named="container-driver-capabilities")
+    version = around.driver.version if around.driver else None
+    return Cause("", fixes=(install_libcuda(version, container=_container(around)),))
 
 
 def _variable(cuda: CudaInit, around: CudaSurroundings) -> Cause | None:
@@ -158,7 +171,7 @@ def _compat(cuda: CudaInit, around: CudaSurroundings) -> Cause:
             return Cause(f"{path} is refused by this GPU", named="driver-too-old")
     runs = f"; driver {driver.version} runs this torch without it" if driver and torch else ""
     return Cause(
-        f"{path} is for data-centre GPUs only{runs}",
+        f"{path} is for data-centre and some RTX GPUs{runs}",
         fixes=(leave_out_library(path, "within a CUDA major no forward compatibility is needed"),),
     )
 

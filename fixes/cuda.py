@@ -33,6 +33,33 @@ def leave_out_library(path: str, why: str) -> Fix:
     )
 
 
+PACKAGES = (
+    "Ubuntu: libnvidia-compute-{branch}-server; Debian: libcuda1; RHEL: nvidia-driver-cuda-libs; "
+    "SUSE: nvidia-compute-G06"
+)
+"""The packages that bring libcuda.so.1 (NVIDIA driver installation guide, compute-only set-ups)."""
+
+
+def install_libcuda(driver: str | None, *, container: str | None) -> Fix:
+    """The kernel module is there, its CUDA library is not."""
+    if container is not None:
+        return Fix(
+            id="give-libcuda",
+            title="Start the container again with the NVIDIA run-time and the capability compute",
+            safety="manual",
+            restarts=True,
+        )
+    version = driver or "the driver's own version"
+    branch = driver.split(".")[0] if driver else "580"
+    return Fix(
+        id="install-libcuda",
+        title=f"Install the driver's CUDA library, libcuda.so.1, of {version}",
+        safety="manual",
+        restarts=True,
+        actions=(Action(kind="text", text=PACKAGES.format(branch=branch)),),
+    )
+
+
 def raise_address_space() -> Fix:
     """CUDA reserves address space for all memory of all GPUs and of the host."""
     return Fix(

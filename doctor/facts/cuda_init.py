@@ -6,6 +6,7 @@ import re
 from dataclasses import field
 
 from infer_doctor.catalog.cuda_errors import INVALID_DEVICE, NO_DEVICE
+from infer_doctor.facts.container import MountedDriver
 from infer_doctor.facts.driver import Driver, DriverLibrary, KernelModule
 from infer_doctor.facts.gpu import GpuEcc, Gpus, NvmlFailure
 from infer_doctor.facts.gpu_health import GpuComputeModes, GpuFabric, GpuMig, GpuRecovery
@@ -18,6 +19,7 @@ from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
+LIBRARY = "libcuda.so.1"
 UVM = "nvidia-uvm"
 
 MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
@@ -125,6 +127,7 @@ class CudaSurroundings:
     visible: VisibleDevices | None = field(default=None, metadata=HIDDEN)
     torch: TorchBuild | None = field(default=None, metadata=HIDDEN)
     identity: Identity | None = field(default=None, metadata=HIDDEN)
+    mounted: MountedDriver | None = field(default=None, metadata=HIDDEN)
 
 
 @probe
@@ -224,6 +227,7 @@ def cuda_surroundings(
     visible: VisibleDevices | None,
     torch: TorchBuild | None,
     identity: Identity | None,
+    mounted: MountedDriver | None,
 ) -> CudaSurroundings:
     """All of them together: each alone decides nothing about cuInit, so its gaps are none here."""
     return CudaSurroundings(**locals())

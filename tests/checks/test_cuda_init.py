@@ -10,6 +10,7 @@ import pytest
 
 from infer_doctor.catalog.cuda_errors import CUDA_ERRORS, HMM_FAILED
 from infer_doctor.checks.cuda_init import gpus_missing, init_failed
+from infer_doctor.facts.container import MountedDriver
 from infer_doctor.facts.cuda_init import (
     AddressSpace,
     CudaInit,
@@ -403,6 +404,24 @@ def test_a_library_that_cannot_be_loaded() -> None:
     finding = one(CudaInit(load_error="libcuda.so.1: file too short", step="loading"))
     assert finding.message.endswith("libcuda.so.1 cannot be loaded: libcuda.so.1: file too short")
     assert finding.category == "missing_lib"
+
+
+NOWHERE = "libcuda.so.1: cannot open shared object file: No such file or directory"
+
+
+def test_a_library_that_is_nowhere() -> None:
+    cuda = CudaInit(load_error=NOWHERE, step="loading libcuda.so.1")
+    finding = one(cuda, Around(driver=driver("580.159.04")))
+    assert finding.fixes[0].title == (
+        "Install the driver's CUDA library, libcuda.so.1, of 580.159.04"
+    )
+    assert "libnvidia-compute-580-server" in finding.fixes[0].actions[0].text
+    inside = Around(identity=machine("docker"))
+    assert fixes(one(cuda, inside)) == ["give-libcuda"]
+    mounted = MountedDriver(libraries={"libcuda.so.1": None, "libnvidia-ml.so.1": "/usr/lib/x"})
+    named = one(cuda, replace(inside, mounted=mounted))
+    assert named.severity == "warning"
+    assert named.message.endswith("(see container-driver-capabilities)")
 
 
 def test_without_nodes_it_was_not_called() -> None:
