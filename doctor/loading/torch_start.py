@@ -97,19 +97,24 @@ def _extra(functions: Mapping[str, ast.FunctionDef]) -> Iterator[Preload]:
     """Entries that the function of the table loads beside the table."""
     function = functions.get(FUNCTIONS[1])
     if function is not None and not function.args.args[1:]:
-        for node in ast.walk(function):
-            if isinstance(node, ast.Call):
-                yield from _entry(node)
+        for call in _in_order(function):
+            yield from _entry(call)
 
 
 def _calls(node: ast.AST, whole: tuple[Preload, ...], names: list[str]) -> Iterator[list[Preload]]:
     """What the statements after the first load: single entries, or the whole table."""
-    for call in (found for found in ast.walk(node) if isinstance(found, ast.Call)):
+    for call in _in_order(node):
         single = list(_entry(call))
         if single:
             yield single
         elif isinstance(call.func, ast.Name) and call.func.id in names and not call.args:
             yield list(whole)
+
+
+def _in_order(node: ast.AST) -> list[ast.Call]:
+    """The calls inside, as they are written."""
+    calls = [found for found in ast.walk(node) if isinstance(found, ast.Call)]
+    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
 
 
 def _entry(call: ast.Call) -> Iterator[Preload]:
