@@ -132,13 +132,15 @@ def gpus_missing(
     short = launch is not None and (launch.ranks or 1) > cuda.count
     because = ""
     severity: Severity | None = None
+    fixes: tuple[Fix, ...] = (look_at_kernel_log(),)
     if closed:
         names = ", ".join(f"/dev/{node.name}" for node in closed)
         because = f"; this user may not open {names}"
         severity = None if short else "warning"
+        fixes = (open_nodes(f"/dev/{closed[0].name}"),)
     elif lost:
         because = f"; the GPU at {lost[0]} does not answer (see gpu-fewer-than-bus)"
-        severity = "warning"
+        severity, fixes = "warning", ()
     yield Finding(
         about="cuDeviceGetCount",
         message=f"CUDA offers {cuda.count} of {plural(total, 'GPU')}{because}",
@@ -148,7 +150,7 @@ def gpus_missing(
             Evidence(source="NVML", excerpt=f"count {len(reading.gpus)}"),
             *(Evidence(source=f"/dev/{n.name}", excerpt=f"mode {n.mode:04o}") for n in closed[:2]),
         ),
-        fixes=(open_nodes(f"/dev/{closed[0].name}"),) if closed else (look_at_kernel_log(),),
+        fixes=fixes,
     )
 
 

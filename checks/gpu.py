@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from infer_doctor.catalog.vllm import default_utilisation
+from infer_doctor.catalog.xid import xid
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.chosen import ChosenGpus, index_of, left_out
 from infer_doctor.facts.cuda_init import DeviceNodes
@@ -112,11 +113,11 @@ def gpu_fewer_than_bus(
 
 
 def _logged(address: str, xids: XidEvents | None) -> tuple[Evidence, ...]:
-    """The last Xid of the GPU."""
-    lines = (
-        [event.line for event in xids.events if address.startswith(event.address)] if xids else []
-    )
-    return (Evidence(source=xids.source, excerpt=lines[-1]),) if xids and lines else ()
+    """The last Xid of the GPU that is an error, else its last one."""
+    events = [event for event in xids.events if address.startswith(event.address)] if xids else []
+    worst = [event for event in events if xid(event.code, event.text).severity == "error"]
+    last = (worst or events)[-1:]
+    return tuple(Evidence(source=xids.source, excerpt=event.line) for event in last if xids)
 
 
 @check("gpu-visible-devices-wrong", severity="error", category="device_ids", since="0.1")

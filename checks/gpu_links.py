@@ -22,6 +22,9 @@ from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import plural
 
+PCIE_SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+"""GT/s, as sysfs writes them, -> generation (PCI Express Base Specification)."""
+
 NVLINK_FIVE = 10
 """Compute capability (major) from which NVSwitch machines need NVLSM beside Fabric Manager: Blackwell
 (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/)."""
@@ -40,7 +43,7 @@ def pcie_narrow(pcie: GpuPcie, gpus: Gpus | None, bus: PciBus | None) -> Iterato
     "the maximum possible with this device and system". Half of it, on all GPUs of that model, is
     mostly how the board is wired (two slots share sixteen lanes): info. The generation counts only
     when the GPU was busy, in P0 to P2 with some utilisation, as idle links lower their speed.
-    Virtual machines may show nonsense: a link wider than its maximum, or a width that sysfs
+    Virtual machines may show nonsense: a link wider than its maximum, or one that sysfs
     contradicts, is not judged.
 
     ## Fix safety
@@ -57,8 +60,8 @@ def pcie_narrow(pcie: GpuPcie, gpus: Gpus | None, bus: PciBus | None) -> Iterato
         device = devices.get(row.index)
         if not narrow and not slow:
             continue
-        if narrow and device and _contradicts(row, device):
-            doubtful.append(f"GPU {row.index}: NVML says x{row.width}, sysfs x{device.link[1]}")
+        if device and (doubt := _contradiction(row, device)):
+            doubtful.append(f"GPU {row.index}: {doubt}")
             continue
         siblings = [other for other in pcie.rows if names.get(other.index) == names.get(row.index)]
         wired = row.width * 2 >= row.max_width and all(s.width <= row.width for s in siblings)
@@ -95,9 +98,15 @@ def _busy(row: PcieRow) -> bool:
     return fast and bool(row.utilisation)
 
 
-def _contradicts(row: PcieRow, device: PciDevice) -> bool:
-    width = device.link[1]
-    return width is not None and width.isdigit() and int(width) != row.width
+def _contradiction(row: PcieRow, device: PciDevice) -> str | None:
+    """What sysfs says, where it is known and another thing than NVML."""
+    speed, width, _, _ = device.link
+    if width is not None and width.isdigit() and int(width) != row.width:
+        return f"NVML says x{row.width}, sysfs x{width}"
+    generation = PCIE_SPEEDS.get((speed or "").partition(" ")[0])
+    if generation is not None and generation != row.generation and row.width == row.max_width:
+        return f"NVML says generation {row.generation}, sysfs {generation} ({speed})"
+    return None
 
 
 def _link(generation: int, width: int) -> str:

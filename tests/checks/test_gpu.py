@@ -139,6 +139,7 @@ def test_the_kernel_log_is_added_to_a_lost_gpu() -> None:
     lines = [
         LogLine(seconds=9.0, text="NVRM: Xid (PCI:0000:00:06): 31, pid=1"),
         LogLine(seconds=9.0, text="NVRM: Xid (PCI:0000:00:07): 79, GPU has fallen off the bus."),
+        LogLine(seconds=9.0, text="NVRM: Xid (PCI:0000:00:07): 154, GPU recovery action changed"),
     ]
     xids = XidEvents(events=tuple(parse_xids(lines, 10.0)), source="/dev/kmsg")
     facts = bus("nvidia", "nvidia"), gpus(1), machine(), xids

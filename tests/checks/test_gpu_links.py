@@ -50,13 +50,13 @@ def pcie(*rows: PcieRow) -> GpuPcie:
     return GpuPcie(rows=rows, source="NVML")
 
 
-def bus(width: str, index: int = 0) -> PciBus:
+def bus(width: str, index: int = 0, speed: str = "32.0 GT/s PCIe") -> PciBus:
     device = PciDevice(
         address=f"0000:00:0{6 + index}.0",
         driver="nvidia",
         class_code="0x030200",
         device_id="0x2335",
-        link=("32.0 GT/s PCIe", width, "32.0 GT/s PCIe", "16"),
+        link=(speed, width, "32.0 GT/s PCIe", "16"),
     )
     return PciBus(devices=9, nvidia=(device,))
 
@@ -117,6 +117,15 @@ def test_sysfs_has_to_agree() -> None:
     result = examine(pcie_narrow, *facts, bus("16"))
     assert (result.outcome, result.reason) == ("blocked", "GPU 0: NVML says x8, sysfs x16")
     assert examine(pcie_narrow, *facts, bus("N/A")).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("speed", "outcome"),
+    [("8.0 GT/s PCIe", "failed"), ("32.0 GT/s PCIe", "blocked"), ("Unknown", "failed")],
+)
+def test_sysfs_has_to_agree_about_the_speed(speed: str, outcome: str) -> None:
+    facts = pcie(row(0, 16, 3, state=0, used=97)), gpus("A"), bus("16", speed=speed)
+    assert examine(pcie_narrow, *facts).outcome == outcome
 
 
 def test_a_link_above_its_maximum_is_nonsense_of_a_virtual_machine() -> None:
