@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from infer_doctor.model import Action, Fix
 
 
@@ -70,4 +72,18 @@ def free_memory() -> Fix:
         safety="manual",
         restarts=False,
         actions=(Action(kind="command", text="ps -eo pid,rss,comm --sort=-rss | head"),),
+    )
+
+
+def other_cpu(missing: Sequence[str]) -> Fix:
+    """Show the guest the real processor, or go where there is a newer one."""
+    return Fix(
+        id="other-cpu",
+        title=f"Run where the CPU has {', '.join(missing)}; in a virtual machine set its CPU model "
+        "to the host's",
+        safety="manual",
+        restarts=True,
+        actions=(
+            Action(kind="text", text="QEMU, libvirt: -cpu host, <cpu mode='host-passthrough'/>"),
+        ),
     )

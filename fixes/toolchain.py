@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from infer_doctor.facts.environment import Interpreter
+from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.machine import OperatingSystem
+from infer_doctor.facts.torch import TorchBuild
+from infer_doctor.fixes.environment import install, managed, quoted
 from infer_doctor.model import Action, Fix
+
+FLASHINFER_INDEX = "https://flashinfer.ai/whl"
+"""Wheels of flashinfer-jit-cache by CUDA: https://docs.flashinfer.ai/installation.html"""
 
 MANAGERS = (
     (("debian", "ubuntu"), "apt-get install -y", {"c": "gcc", "c++": "g++"}, "python{}-dev"),
@@ -89,4 +94,64 @@ def install_headers(interpreter: Interpreter, system: OperatingSystem | None) ->
         safety="manual",
         restarts=True,
         why="this Python is not the system's: install it again with its include folder",
+    )
+
+
+def native_sampler() -> Fix:
+    """vLLM's own sampler needs no compiler."""
+    return Fix(
+        id="native-sampler",
+        title="Start with VLLM_USE_FLASHINFER_SAMPLER=0: vLLM then samples with torch and Triton",
+        safety="safe",
+        restarts=True,
+        actions=(Action(kind="command", text="export VLLM_USE_FLASHINFER_SAMPLER=0"),),
+    )
+
+
+def precompiled_kernels(
+    version: str,
+    torch: TorchBuild | None,
+    interpreter: Interpreter | None,
+    distributions: Distributions | None,
+) -> Fix:
+    """FlashInfer's kernels as a wheel, for the CUDA of this torch."""
+    public = version.partition("+")[0]
+    cuda = (torch.cuda or "").replace(".", "") if torch else ""
+    index = f"{FLASHINFER_INDEX}/cu{cuda or 'XYZ'}"
+    wanted = f"flashinfer-jit-cache=={public}"
+    return Fix(
+        id="install-flashinfer-jit-cache",
+        title=f"Or install {wanted}, FlashInfer's compiled kernels, or a CUDA toolkit with nvcc",
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter) or f"only if {index} has it for this CUDA",
+        actions=(
+            Action(
+                kind="command",
+                text=install(interpreter, distributions, wanted, "--extra-index-url", index),
+            ),
+        ),
+    )
+
+
+def add_to_path(folder: str) -> Fix:
+    """What activating the environment does."""
+    return Fix(
+        id="environment-on-path",
+        title=f"Start with {folder} on PATH, as the environment's activate does",
+        safety="safe",
+        restarts=True,
+        actions=(Action(kind="command", text=f"export PATH={quoted(folder)}:$PATH"),),
+    )
+
+
+def install_ninja(interpreter: Interpreter | None, distributions: Distributions | None) -> Fix:
+    """The distribution ninja brings the program."""
+    return Fix(
+        id="install-ninja",
+        title="Install ninja into the engine's environment and start with its folder on PATH",
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter),
+        actions=(Action(kind="command", text=install(interpreter, distributions, "ninja")),),
     )
