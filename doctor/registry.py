@@ -66,6 +66,7 @@ class Probe:
     function: Callable[..., Any]
     needs: tuple[Need, ...]
     deep: bool
+    slow: bool
 
 
 def check(id: str, *, severity: Severity, category: Category, since: str) -> Callable[[F], F]:
@@ -96,11 +97,16 @@ def probe(function: F) -> F: ...
 
 
 @typing.overload
-def probe(*, deep: bool) -> Callable[[F], F]: ...
+def probe(*, deep: bool = False, slow: bool = False) -> Callable[[F], F]: ...
 
 
-def probe(function: F | None = None, *, deep: bool = False) -> F | Callable[[F], F]:
-    """Declare a probe. `deep` ones touch the GPU or run foreign code: only under `--deep`."""
+def probe(
+    function: F | None = None, *, deep: bool = False, slow: bool = False
+) -> F | Callable[[F], F]:
+    """Declare a probe. `deep` ones touch the GPU or run foreign code: only under `--deep`.
+
+    What needs a `slow` one is decided last, so that its answer can come meanwhile.
+    """
 
     def declare(function: F) -> F:
         function.infer_doctor_probe = Probe(  # type: ignore[attr-defined]
@@ -108,6 +114,7 @@ def probe(function: F | None = None, *, deep: bool = False) -> F | Callable[[F],
             function=function,
             needs=_needs(function),
             deep=deep,
+            slow=slow,
         )
         return function
 

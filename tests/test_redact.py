@@ -99,7 +99,12 @@ def test_addresses_keep_their_subnet_in_variables_and_versions_are_no_addresses(
 
 
 def test_counts_name_each_value_once() -> None:
-    redactor = Redactor([environ(HF_TOKEN="hf_0123456789abcdefgh"), read("hf_0123456789abcdefgh hf_9876543210abcdefgh")])
+    redactor = Redactor(
+        [
+            environ(HF_TOKEN="hf_0123456789abcdefgh"),
+            read("hf_0123456789abcdefgh hf_9876543210abcdefgh"),
+        ]
+    )
     assert [(row.kind, row.count) for row in redactor.redactions] == [("token", 2)]
 
 

@@ -130,7 +130,7 @@ class CudaSurroundings:
     mounted: MountedDriver | None = field(default=None, metadata=HIDDEN)
 
 
-@probe
+@probe(slow=True)
 def cuda_init(host: Host, bus: PciBus | None, identity: Identity | None) -> CudaInit:
     """Absent without a GPU; a call that does not return is not known, and says so.
 

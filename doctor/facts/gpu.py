@@ -126,7 +126,7 @@ class GpuProcesses:
     gaps: tuple[str, ...] = ()
 
 
-@probe
+@probe(slow=True)
 def nvml_failure(host: Host, bus: PciBus | None, identity: Identity | None) -> NvmlFailure:
     """The reason why NVML did not start; Absent when it did or when there is no GPU."""
     answer = host.ask("nvml")
@@ -137,7 +137,7 @@ def nvml_failure(host: Host, bus: PciBus | None, identity: Identity | None) -> N
     raise Absent("NVML started")
 
 
-@probe
+@probe(slow=True)
 def nvml_reading(host: Host, bus: PciBus | None, identity: Identity | None) -> NvmlReading:
     """NVML's answers; raises Unavailable with its words when it does not start."""
     try:
