@@ -93,3 +93,14 @@ def look_at_kernel_log() -> Fix:
         restarts=True,
         actions=(Action(kind="command", text="dmesg | grep -iE 'NVRM|Xid' | tail -20"),),
     )
+
+
+def update_for_image(needs: str) -> Fix:
+    """The host's driver or another tag of the image."""
+    return Fix(
+        id="driver-for-image",
+        title=f"Update the host's driver to one that meets {needs}, or take an image for this one",
+        safety="manual",
+        restarts=True,
+        why="the tags of nvidia/cuda and of engine images name their CUDA",
+    )

@@ -92,3 +92,34 @@ def fetch_trtllm(
             ),
         ),
     )
+
+
+def match_flashinfer(
+    part: Distribution,
+    main: Distribution,
+    interpreter: Interpreter,
+    distributions: Distributions,
+) -> tuple[Fix, ...]:
+    """FlashInfer works without its compiled kernels; with them they must be of its version."""
+    wanted = f"{part.written_name}=={main.version.partition('+')[0]}"
+    mark = part.version.partition("+")[2]
+    index = ("--extra-index-url", f"https://flashinfer.ai/whl/{mark}") if mark else ()
+    return (
+        Fix(
+            id=f"match-{part.name}",
+            title=f"Install {wanted}, the version of flashinfer-python",
+            safety="unsafe",
+            restarts=True,
+            why=managed(interpreter),
+            actions=(
+                Action(kind="command", text=install(interpreter, distributions, wanted, *index)),
+            ),
+        ),
+        Fix(
+            id="skip-flashinfer-version-check",
+            title="Or start with FLASHINFER_DISABLE_VERSION_CHECK=1 at your own risk",
+            safety="manual",
+            restarts=True,
+            why="kernels of another version may fail or give wrong results",
+        ),
+    )
