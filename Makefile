@@ -1,7 +1,7 @@
 # Everything a contributor runs; `.ci/run` runs the same targets.
 PYTHON ?= python
 
-.PHONY: setup test lint types
+.PHONY: setup test lint types bench
 
 setup:  ## this project and its tools into the environment of $(PYTHON)
 	$(PYTHON) -m pip install -q -e '.[dev]'
@@ -19,3 +19,8 @@ types:
 	rm -rf build/types && mkdir -p build/types/infer_doctor
 	ln -s $(CURDIR)/doctor/* $(CURDIR)/checks $(CURDIR)/fixes build/types/infer_doctor/
 	MYPYPATH=build/types $(PYTHON) -m mypy -p infer_doctor
+
+bench:  ## the figures of bench/, each beside its rival; no timed tests
+	for script in version check gpus snapshot memory hangs; do \
+		$(PYTHON) bench/$$script.py || exit 1; \
+	done
