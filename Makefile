@@ -5,6 +5,7 @@ PYTHON ?= python
 
 setup:  ## this project and its tools into the environment of $(PYTHON)
 	$(PYTHON) -m pip install -q -e '.[dev]'
+	$(PYTHON) -m compileall -q doctor checks fixes  # as pip does: the first run then writes nothing
 
 test:  ## all tests, with coverage
 	$(PYTHON) -m coverage run -m pytest
