@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from infer_doctor.facts.engine import EngineFact
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -15,7 +16,7 @@ FIRST_BYTES = 16_384
 """The first processor takes 1.5 kB; machines with hundreds of them have megabytes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CpuFeatures:
     """The first processor of /proc/cpuinfo: the kernel lists what all of them have."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 
 from infer_doctor.facts.engine import EngineFact
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host
 from infer_doctor.registry import probe
 
@@ -18,7 +18,7 @@ MADE_FOR = re.compile(r".*\.cpython-3(\d+)t?-.*\.so")
 """The tag that ties a module to one minor version (PEP 3149); .abi3.so is for every Python."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EngineParts:
     """The compiled modules of an engine, and what it brings itself."""
 

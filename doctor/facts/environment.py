@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Host
 from infer_doctor.registry import probe
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Question:
     """What the user asked to examine: the interpreter of `--python`, or None to look for it."""
 
     python: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Interpreter:
     """The interpreter whose environment is examined."""
 
@@ -48,7 +49,7 @@ class Interpreter:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Distribution:
     """One installed distribution. `name` is normalised (PEP 503)."""
 
@@ -66,7 +67,7 @@ class Distribution:
     """Its .dist-info or .egg-info."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SharedFile:
     """An importable file that several distributions of one folder list with different hashes."""
 
@@ -74,7 +75,7 @@ class SharedFile:
     owners: tuple[Distribution, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Distributions:
     """All distributions by normalised name; of several with one name the first on the path counts."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from infer_doctor.facts.machine import Environ
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent
 from infer_doctor.registry import probe
 
@@ -22,7 +22,7 @@ CONDITION = re.compile(r"([a-z]+)(!=|<=|>=|=|<|>)(.+)")
 VERSIONS = ("cuda", "driver", "arch")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ImageRequirements:
     """Variable -> its expression, as the image was built with."""
 

@@ -7,11 +7,11 @@ jit/core.py (JitSpec.build_and_load: what flashinfer-jit-cache holds is not comp
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Distributions, Interpreter, package_folder
 from infer_doctor.facts.machine import Environ
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -24,7 +24,7 @@ SAMPLER_FILE = "v1/sample/ops/topk_topp_sampler.py"
 NONE = ("ENOENT", "ENOTDIR")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CudaCompiler:
     """nvcc and ninja where FlashInfer takes them. None: not there."""
 
@@ -36,7 +36,7 @@ class CudaCompiler:
     """A ninja beside the engine's interpreter, which is found only with that folder on PATH."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class FlashInfer:
     """The installed FlashInfer and what vLLM does with it at the start."""
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from infer_doctor.facts.machine import WHOLE_UID_MAP
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
 CAP_IPC_LOCK = 14
 """Number of the capability that lifts RLIMIT_MEMLOCK (capabilities(7))."""
-
-WHOLE_UID_MAP = ["0", "0", "4294967295"]
-"""/proc/self/uid_map of the first user name space (user_namespaces(7))."""
 
 
 @frozen

@@ -8,11 +8,16 @@ from dataclasses import field
 from typing import Any
 
 from infer_doctor.frozen import frozen
-from infer_doctor.host import Host
+from infer_doctor.host import Host, Unavailable
 from infer_doctor.registry import probe
 
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """The kernel's own name for the first PID name space (include/linux/proc_ns.h: PROC_PID_INIT_INO)."""
+
+GVISOR_DATE = "Sun Jan 10 15:06:54 PST 2016"
+
+WHOLE_UID_MAP = ["0", "0", "4294967295"]
+"""/proc/self/uid_map of the first user name space (user_namespaces(7))."""
 
 
 @frozen
@@ -28,6 +33,10 @@ class Identity:
     initial_pid_namespace: bool
     devices: tuple[str, ...]
     """Names in /dev of NVIDIA devices: nvidia0, nvidiactl, nvidia-uvm, dxg (WSL2), nvhost-* (Jetson)."""
+    platform: str | None = None
+    """"wsl2", "jetson" or "gvisor" where the kernel is no ordinary Linux."""
+    user_namespace: bool | None = None
+    """Whether root here is another user outside, as in rootless Podman; None: not known."""
 
 
 @frozen
@@ -61,7 +70,39 @@ def identity(host: Host) -> Identity:
         container=_container(found, variables),
         initial_pid_namespace=found["pid_namespace"] == INITIAL_PID_NAMESPACE,
         devices=tuple(found["devices"]),
+        platform=_platform(host, found),
+        user_namespace=_user_namespace(host),
     )
+
+
+def _platform(host: Host, found: Mapping[str, Any]) -> str | None:
+    """By the kernel's release, for gVisor of before 2026 by its version too.
+
+    WSL2: "5.15.167.4-microsoft-standard-WSL2". Jetson: "5.15.148-tegra". gVisor: "4.19.0-gvisor", or
+    "4.4.0" of a date that never changes (google/gvisor, pkg/sentry/kernel/version/version.go).
+    """
+    kernel = found["kernel"]
+    if re.search(r"microsoft.*WSL2", kernel, re.I):
+        return "wsl2"
+    if kernel.endswith("-tegra") or any(name.startswith("nvhost") for name in found["devices"]):
+        return "jetson"
+    if kernel.endswith("-gvisor"):
+        return "gvisor"
+    if kernel == "4.4.0":
+        try:
+            text = host.read("/proc/version")
+        except Unavailable:
+            return None
+        return "gvisor" if GVISOR_DATE in text else None
+    return None
+
+
+def _user_namespace(host: Host) -> bool | None:
+    """/proc/self/uid_map maps every user to itself in the first user name space alone."""
+    try:
+        return host.read("/proc/self/uid_map").split() != WHOLE_UID_MAP
+    except Unavailable:
+        return None
 
 
 def _container(found: Mapping[str, Any], variables: Mapping[str, str]) -> str | None:
@@ -73,6 +114,8 @@ def _container(found: Mapping[str, Any], variables: Mapping[str, str]) -> str | 
         return "podman"
     if found["dockerenv"] or re.search(r"/docker[-/]", cgroup):
         return "docker"
+    if found["kernel"].endswith("-gvisor"):
+        return "gvisor"
     if re.search(r"/lxc[./]", cgroup):
         return "lxc"
     if re.search(r"/(containerd|crio|cri-containerd)", cgroup):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from infer_doctor.facts.engine import VLLM_BUILDS, EngineFact
 from infer_doctor.facts.environment import Distributions, Interpreter, normal
 from infer_doctor.facts.machine import Environ
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
 
@@ -32,7 +32,7 @@ IMPORTED = (
 package folder of vLLM 0.32 itself holds folders `tokenizers` and `ray`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class HiddenPackage:
     """A package that is imported from a folder without its metadata, before the installed one."""
 
@@ -45,7 +45,7 @@ class HiddenPackage:
     """Whether a compiled library lies beside its modules."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class HiddenPackages:
     """Those that PYTHONPATH and the user's own site-packages hide."""
 
@@ -53,7 +53,7 @@ class HiddenPackages:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LocalCopy:
     """A module in the working folder with the name of one that the engine imports."""
 
@@ -63,7 +63,7 @@ class LocalCopy:
     libraries: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class WorkingFolder:
     """The folder the doctor was started in, which is where an engine would be started."""
 
