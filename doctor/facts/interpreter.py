@@ -50,13 +50,12 @@ def read(host: Host, located: Located) -> Interpreter:
     base = _Place(place.base, place.base, place.library, {}, "system")
     gaps: list[str] = []
     own = list(_sites(host, place))
-    user = list(_user_site(host, place))
+    open_venv = place.settings.get("include-system-site-packages", "").lower() == "true"
+    user = list(_user_site(host, place)) if place.kind != "venv" or open_venv else []
     if place.kind != "venv":
         sites = user + own
-    elif place.settings.get("include-system-site-packages", "").lower() == "true":
-        sites = [*own, *user, *_sites(host, base)]
     else:
-        sites = own
+        sites = [*own, *user, *_sites(host, base)] if open_venv else own
     by_variable = tuple(_python_path(host))
     folders = [*by_variable, *_with_path_files(host, sites, gaps)]
     version = place.library.removeprefix("python").rstrip("t")
@@ -74,7 +73,7 @@ def read(host: Host, located: Located) -> Interpreter:
         include=f"{place.base}/include/{place.library}",
         managed=place.kind != "venv" and host.exists(managed),
         python_path=by_variable,
-        user_site=next((folder for folder in user if folder in sites), None),
+        user_site=user[0] if user else None,
         gaps=tuple(gaps),
     )
 
