@@ -26,7 +26,9 @@ def debug_left_on(environ: Environ) -> Iterator[Finding]:
 
     ## How it decides
     A short list of variables and the values that switch them on, with their sources
-    (catalog/variables.py). NCCL_DEBUG=INFO is not among them: it writes at the start only.
+    (catalog/variables.py). NCCL_P2P_DISABLE and its like are only told as info: they are also the
+    known way round broken peer-to-peer access. NCCL_DEBUG=INFO is not among them: it writes at the
+    start only.
 
     ## Fix safety
     Safe: it changes the environment of the next start only.
@@ -37,6 +39,7 @@ def debug_left_on(environ: Environ) -> Iterator[Finding]:
             yield Finding(
                 about=name,
                 message=f"{name}={value} is set: {slow.effect}",
+                severity=slow.severity,
                 evidence=(Evidence(source="environment", excerpt=f"{name}={value}"),),
                 fixes=(unset(name),),
             )

@@ -28,6 +28,26 @@ def test_each_variable_is_a_finding_of_its_own() -> None:
     assert {finding.about for finding in result.findings} == {"NCCL_DEBUG", "VLLM_LOGGING_LEVEL"}
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "severity"),
+    [
+        ("CUDA_FORCE_PTX_JIT", "1", "warning"),
+        ("VLLM_COMPUTE_NANS_IN_LOGITS", "1", "warning"),
+        ("VLLM_COMPUTE_NANS_IN_LOGITS", "0", None),
+        ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "True", "warning"),
+        ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "1", None),  # envs.py reads the word alone
+        ("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "warning"),
+        ("TORCH_DISTRIBUTED_DEBUG", "INFO", None),
+        ("TLLM_LOG_LEVEL", "VERBOSE", "warning"),
+        ("NCCL_P2P_DISABLE", "1", "info"),
+        ("NCCL_P2P_DISABLE", "0", None),
+    ],
+)
+def test_values_that_switch_it_on(name: str, value: str, severity: str | None) -> None:
+    found = examine(debug_left_on, environ(**{name: value})).findings
+    assert [row.severity for row in found] == ([severity] if severity else [])
+
+
 def test_proxy() -> None:
     contract(
         proxy_catches_localhost,
