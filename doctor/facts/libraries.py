@@ -31,7 +31,7 @@ class LibraryScan:
     folder: str
     """What an empty entry of LD_LIBRARY_PATH stands for."""
     owned: Mapping[str, tuple[tuple[str, int | None], ...]] = field(metadata={"report": False})
-    """Path -> the distributions whose RECORD lists it, with the size written there."""
+    """File in a folder without links -> the distributions whose RECORD lists it, with its size there."""
     gaps: tuple[str, ...] = ()
 
 
@@ -42,9 +42,9 @@ class LibraryCopy:
     library: str
     """Such as "cublasLt", "cudnn_ops"."""
     path: str
-    """Where it was found first."""
+    """Its folder without links, except below the site-packages that are examined, and its name."""
     real: str
-    """The same without links."""
+    """The whole path without links."""
     soname: str | None
     version: str | None
     version_from: str | None

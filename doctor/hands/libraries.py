@@ -34,45 +34,42 @@ def libraries(folders: list[str], names: str) -> Json:
     """The files in the folders whose name matches, and what the loader reads of each.
 
     One part of a folder's path may have a `*`. Folders that a search path of a found library names
-    are looked at too. `folders`: folder -> name -> path without links, null where a link leads
-    nowhere. `files`: path without links -> the dynamic section, or why there is none. `linked`: the
-    folders that are links or stand below one -> the folder without links.
+    are looked at too. `linked`: folders that are links or stand below one -> the folder without
+    links. `folders`: folder without links -> name -> path without links, null where a link leads
+    nowhere. `files`: path without links -> the dynamic section, or why there is none.
     """
     wanted = re.compile(names)
     waiting = [found for folder in folders for found in _expand(folder)]
+    done: set[str] = set()
     seen: dict[str, dict[str, str | None]] = {}
     files: dict[str, Json] = {}
     linked: dict[str, str] = {}
     unreadable: dict[str, str] = {}
-    truncated = False
-    while waiting:
-        folder = waiting.pop(0)
-        key = _plain(folder)
-        if key in seen or key in unreadable:
+    while waiting and len(done) < FOLDERS_LIMIT:
+        folder = _plain(waiting.pop(0))
+        if folder in done:
             continue
-        if len(seen) >= FOLDERS_LIMIT:
-            truncated = True
-            break
+        done.add(folder)
+        base = os.path.realpath(folder)
         try:
-            found = _matching(key, wanted)
+            if base not in seen:
+                seen[base] = _matching(base, wanted)
         except OSError as error:
             if error.errno not in GONE:
-                unreadable[key] = errno.errorcode.get(error.errno or 0, "EIO")
+                unreadable[folder] = errno.errorcode.get(error.errno or 0, "EIO")
             continue
-        seen[key] = found
-        base = os.path.realpath(key)
-        if base != key:
-            linked[key] = base
-        for path in found.values():
+        if base != folder:
+            linked[folder] = base
+        for path in seen[base].values():
             if path is not None and path not in files:
                 files[path] = _file(path)
-            waiting += _search_path(files.get(path or "", {}), key)
+            waiting += _search_path(files.get(path or "", {}), folder)
     return {
         "folders": seen,
         "files": files,
         "linked": linked,
         "unreadable": unreadable,
-        "truncated": truncated,
+        "truncated": any(_plain(folder) not in done for folder in waiting),
     }
 
 
@@ -100,16 +97,15 @@ def _plain(folder: str) -> str:
 
 
 def _matching(folder: str, wanted: re.Pattern[str]) -> dict[str, str | None]:
-    """Name -> path without links, of the files in a folder."""
-    base = os.path.realpath(folder)
+    """Name -> path without links, of the files in a folder that is none."""
     found: dict[str, str | None] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
             if wanted.fullmatch(entry.name) is None:
                 continue
-            path: str | None = f"{base}/{entry.name}"
+            path: str | None = entry.path
             if entry.is_symlink():
-                path = os.path.realpath(f"{base}/{entry.name}")
+                path = os.path.realpath(entry.path)
                 path = path if os.path.exists(path) else None
             found[entry.name] = path
     return dict(sorted(found.items()))

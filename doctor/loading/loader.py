@@ -42,19 +42,25 @@ class Scan(NamedTuple):
     """What was read: see hands/libraries.py."""
 
     folders: Mapping[str, Mapping[str, str | None]]
+    """By the folder without links."""
     files: Mapping[str, Mapping[str, Any]]
     linked: Mapping[str, str]
     """Folder -> the same without links, where they differ."""
     cache: tuple[tuple[str, str], ...] = ()
     """Name and path, in the loader's order."""
 
-    def names(self, folder: str) -> Mapping[str, str | None]:
-        """What is in a folder; before a `..` links are followed, as the kernel does."""
+    def real(self, folder: str) -> str:
+        """A folder without links and `..`; before a `..` links are followed, as the kernel does."""
         before, up, after = folder.partition("/..")
         if up:
             before = posixpath.normpath(before)
             folder = self.linked.get(before, before) + up + after
-        return self.folders.get(posixpath.normpath(folder), {})
+        folder = posixpath.normpath(folder)
+        return self.linked.get(folder, folder)
+
+    def names(self, folder: str) -> Mapping[str, str | None]:
+        """What is in a folder: name -> path without links."""
+        return self.folders.get(self.real(folder), {})
 
 
 class Mapped:
@@ -245,6 +251,6 @@ class Loader:
 def default_folders(scan: Scan, machine: str) -> list[str]:
     """The folders built into the loader: those of Debian and Ubuntu, else of Fedora, RHEL and SUSE."""
     triplet = f"{machine}-linux-gnu"
-    if f"/lib/{triplet}" in scan.folders or f"/usr/lib/{triplet}" in scan.folders:
+    if scan.real(f"/usr/lib/{triplet}") in scan.folders:
         return [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib", "/usr/lib"]
     return ["/lib64", "/usr/lib64"]

@@ -22,7 +22,14 @@ from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.loading.loader import Loader, Mapped, Unloadable
 from infer_doctor.loading.question import NCCL_PATH, knows, preloads
-from infer_doctor.loading.torch_start import GLOBAL_DEPS, Preload, TorchStart, parse, path_of
+from infer_doctor.loading.torch_start import (
+    GLOBAL_DEPS,
+    PATTERN,
+    Preload,
+    TorchStart,
+    parse,
+    path_of,
+)
 
 
 def play(
@@ -37,10 +44,10 @@ def play(
 ) -> LoadedLibraries:
     """The whole start of the engine's process."""
     source = f"{torch.folder}/__init__.py"
-    start = parse(host.read(source))
+    start = parse("".join(host.ask("find", path=source, pattern=PATTERN, limit=4)["matches"]))
     if start is None:
         raise Unavailable(f"{source} loads its libraries in a way that is not known here")
-    if GLOBAL_DEPS not in found.scan.folders.get(f"{torch.folder}/lib", {}):
+    if GLOBAL_DEPS not in found.scan.names(f"{torch.folder}/lib"):
         raise Unavailable(f"{torch.folder}/lib has no {GLOBAL_DEPS}: a build of another kind")
     process = _Process(machine, found, copies, environ, interpreter, torch)
     if process.start_python() and process.import_torch(start):
@@ -108,7 +115,7 @@ class _Process:
                     raise
                 self._preload_instead(start.instead, error)
                 self.loader.open(first, self.ctypes, "torch")
-            for name in self.found.scan.folders.get(self.torch.folder, {}):
+            for name in self.found.scan.names(self.torch.folder):
                 if name.startswith("_C.cpython-"):
                     self.loader.open(f"{self.torch.folder}/{name}", self.python, "Python")
         except Unloadable as error:
@@ -149,7 +156,7 @@ class _Process:
     def import_engine(self, engine: EngineFact) -> None:
         """The extension modules of the engine; one that fails is told, the others go on."""
         for folder in (engine.package, f"{engine.package}/vllm_flash_attn"):
-            for name in self.found.scan.folders.get(folder, {}):
+            for name in self.found.scan.names(folder):
                 if re.fullmatch(r"\w+\.abi3\.so|bindings\.cpython-[\w-]+\.so", name):
                     module = f"{posixpath.basename(folder)}/{name}"
                     self._open(f"{folder}/{name}", self.python, module, "Python")

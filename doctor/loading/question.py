@@ -91,11 +91,12 @@ def ask(
     gaps += [f"{folder}: {code}" for folder, code in answer["unreadable"].items()]
     if answer["truncated"]:
         gaps.append("more folders with libraries than are looked at")
+    scan = Scan(answer["folders"], answer["files"], answer["linked"], cache)
     return LibraryScan(
-        scan=Scan(answer["folders"], answer["files"], answer["linked"], cache),
+        scan=scan,
         executable=executable,
         folder=here,
-        owned=_owned(host, distributions),
+        owned=_owned(host, distributions, scan),
         gaps=tuple(gaps),
     )
 
@@ -147,7 +148,7 @@ def _cache(host: Host, machine: str, gaps: list[str]) -> tuple[tuple[str, str], 
 
 
 def _owned(
-    host: Host, distributions: Distributions
+    host: Host, distributions: Distributions, scan: Scan
 ) -> dict[str, tuple[tuple[str, int | None], ...]]:
     rows = [row for row in distributions.by_name.values() if libraries_of(row.name) and row.record]
     if not rows:
@@ -156,5 +157,6 @@ def _owned(
     owned: dict[str, tuple[tuple[str, int | None], ...]] = {}
     for row, paths in zip(rows, answer["owned"], strict=True):
         for path, size in paths.items():
-            owned[path] = (*owned.get(path, ()), (row.name, size))
+            real = f"{scan.real(posixpath.dirname(path))}/{posixpath.basename(path)}"
+            owned[real] = (*owned.get(real, ()), (row.name, size))
     return owned

@@ -26,12 +26,16 @@ from infer_doctor.host import Host
 def copies(host: Host, found: LibraryScan, distributions: Distributions) -> tuple[LibraryCopy, ...]:
     """Name each file; ask for marks in those whose name does not hold the version."""
     rows: dict[str, LibraryCopy] = {}
+    site = f"{distributions.source}/"
+    shown = {real: link for link, real in found.scan.linked.items() if link.startswith(site)}
     for folder, names in found.scan.folders.items():
         for name, real in names.items():
             library = library_of(name)
             if library is not None and real is not None and real not in rows:
                 row = found.scan.files[real]
-                rows[real] = _copy(library, f"{folder}/{name}", real, row, found, distributions)
+                owner = _owner(f"{folder}/{name}", row.get("size"), found)
+                path = f"{shown.get(folder, folder)}/{name}"
+                rows[real] = _copy(library, path, real, row, owner, distributions)
     wanted = [(real, mark) for real, copy in rows.items() if (mark := _mark(copy))]
     if wanted:
         asked = [[real, *mark] for real, mark in wanted]
@@ -46,11 +50,10 @@ def _copy(
     path: str,
     real: str,
     row: Mapping[str, Any],
-    found: LibraryScan,
+    owner: str | None,
     distributions: Distributions,
 ) -> LibraryCopy:
     digits, soname = digits_of(posixpath.basename(real)), digits_of(row.get("soname") or "")
-    owner = _owner(path, row.get("size"), found)
     version, source = None, None
     if digits.count(".") > soname.count("."):
         version, source = digits, "its name"

@@ -51,13 +51,12 @@ def test_one_call_for_many_folders(tmp_path: Path) -> None:
     assert answer["truncated"] is False
 
 
-def test_a_folder_that_is_a_link_is_named_as_the_loader_names_it(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_link_is_read_once(tmp_path: Path) -> None:
     real = folder_of(tmp_path / "cuda-13.0" / "lib64", "libcudart.so.13")
     (tmp_path / "cuda").symlink_to("cuda-13.0")
-    answer = libraries([f"{tmp_path}/cuda/lib64"], r"libcudart.*")
-    assert answer["folders"] == {
-        f"{tmp_path}/cuda/lib64": {"libcudart.so.13": f"{real}/libcudart.so.13"}
-    }
+    answer = libraries([f"{tmp_path}/cuda/lib64", str(real)], r"libcudart.*")
+    assert answer["folders"] == {str(real): {"libcudart.so.13": f"{real}/libcudart.so.13"}}
+    assert answer["linked"] == {f"{tmp_path}/cuda/lib64": str(real)}
 
 
 def test_search_paths_are_followed(tmp_path: Path) -> None:
