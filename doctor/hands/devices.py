@@ -20,7 +20,10 @@ def device_nodes() -> Json:
         if not name.startswith("nvidia"):
             continue
         path = f"{DEVICES}/{name}"
-        found = os.stat(path)
+        try:
+            found = os.stat(path)
+        except OSError:  # a link that leads nowhere
+            continue
         if stat.S_ISCHR(found.st_mode):
             nodes.append(
                 {
