@@ -31,7 +31,7 @@ def pynvml_deprecated(
 
     ## Why it matters
     Both bring the module `pynvml`. Before 12 the deprecated one is a package, which Python prefers
-    to nvidia-ml-py's single file: its functions end with driver 535 (no nvmlDeviceGetGpuFabricInfoV,
+    to nvidia-ml-py's single file: its functions are those of driver 525 (no nvmlDeviceGetGpuFabricInfoV,
     for which FlashInfer asks). vLLM before 0.7.3 fails with it (issue 12847). Since 12 it is an
     empty wrapper: TensorRT-LLM up to 0.16 reads a `__version__` that is no longer there and cannot
     be imported (issue 2524), and 13 prints a FutureWarning in every process.
@@ -87,8 +87,8 @@ def pynvml_deprecated(
         return
     yield Finding(
         about="pynvml",
-        message=f"`import pynvml` gives the package of pynvml {old.version}, which ends with driver "
-        f"535, not nvidia-ml-py {new.version}",
+        message=f"`import pynvml` gives the package of pynvml {old.version}, which knows NVML up "
+        f"to driver 525, not nvidia-ml-py {new.version}",
         severity="info" if parts.own_nvml else "warning",
         confidence="certain" if parts.own_nvml else "likely",
         evidence=(*both, Evidence(source=new.metadata, excerpt=f"Version: {new.version}")),

@@ -1,7 +1,8 @@
 """What distributions bring and which Python engines are made for.
 
 Sources, read 2026-11-30: the wheels pynvml 8.0.4, 11.0.0, 11.4.1, 11.5.0, 11.5.3, 12.0.0 and 13.0.1 and
-nvidia-ml-py 11.525 to 13.580 from PyPI; the wheels of torch 2.11.0+cu130; metadata of the sdists
+nvidia-ml-py 11.525 to 13.580 from PyPI (pynvml 11.5 has the functions of 11.525, 302 of the 396 of
+13.580); the wheels of torch 2.11.0+cu130; metadata of the sdists
 tensorrt-llm 0.12.0, 0.17.0, 1.0.0 and 1.2.1 on PyPI.
 """
 
