@@ -65,6 +65,8 @@ class Machine(Host):
         }
 
     def _fetch(self, operation: str, arguments: dict[str, Any], limit_s: float | None) -> Capture:
+        if operation not in self._answers:
+            return super()._fetch(operation, arguments, limit_s)
         return Capture(
             operation=operation,
             arguments=arguments,
