@@ -31,10 +31,10 @@ def pynvml_deprecated(
 
     ## Why it matters
     Both bring the module `pynvml`. Before 12 the deprecated one is a package, which Python prefers
-    to nvidia-ml-py's single file: its functions are those of driver 525 (no nvmlDeviceGetGpuFabricInfoV,
-    for which FlashInfer asks). vLLM before 0.7.3 fails with it (issue 12847). Since 12 it is an
-    empty wrapper: TensorRT-LLM up to 0.16 reads a `__version__` that is no longer there and cannot
-    be imported (issue 2524), and 13 prints a FutureWarning in every process.
+    to nvidia-ml-py's single file: it knows NVML up to driver 525 (no nvmlDeviceGetGpuFabricInfoV, for
+    which FlashInfer asks). vLLM before 0.7.3 fails with it (issue 12847). Since 12 it is an empty
+    wrapper: TensorRT-LLM up to 0.16 reads a `__version__` that is no longer there and cannot be
+    imported (issue 2524), and 13 prints a FutureWarning in every process.
 
     ## How it decides
     Files of the wheels: 8.0 to 11.5.3 have pynvml/__init__.py, 12.0.0 and 13.0.1 only pynvml_utils;

@@ -115,3 +115,20 @@ def cuda_torch(
             Action(kind="command", text=install(interpreter, distributions, wanted)),
         ),
     )
+
+
+def without_extension(
+    name: str,
+    torch: TorchBuild,
+    interpreter: Interpreter | None,
+    distributions: Distributions | None,
+) -> Fix:
+    """The engine has kernels of its own; a wheel for this torch has to be looked for."""
+    return Fix(
+        id=f"uninstall-{name}",
+        title=f"Uninstall {name}, or install its wheel for torch {torch.version}",
+        safety="unsafe",
+        restarts=True,
+        why=managed(interpreter) or "a model that needs it says so",
+        actions=(Action(kind="command", text=uninstall(interpreter, distributions, name)),),
+    )
