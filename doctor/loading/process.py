@@ -155,11 +155,34 @@ class _Process:
 
     def import_engine(self, engine: EngineFact) -> None:
         """The extension modules of the engine; one that fails is told, the others go on."""
+        if engine.name == "tensorrt-llm":
+            self._import_tensorrt()
         for folder in (engine.package, f"{engine.package}/vllm_flash_attn"):
             for name in self.found.scan.names(folder):
-                if re.fullmatch(r"\w+\.abi3\.so|bindings\.cpython-[\w-]+\.so", name):
-                    module = f"{posixpath.basename(folder)}/{name}"
-                    self._open(f"{folder}/{name}", self.python, module, "Python")
+                if not re.fullmatch(r"\w+\.abi3\.so|bindings\.cpython-[\w-]+\.so", name):
+                    continue
+                try:
+                    self.loader.open(f"{folder}/{name}", self.python, "Python")
+                except Unloadable as error:
+                    self._fail_module(error, engine, f"{posixpath.basename(folder)}/{name}")
+
+    def _fail_module(self, error: Unloadable, engine: EngineFact, module: str) -> None:
+        """TensorRT-LLM loads some by hand, in ways that are not played: a copy may do."""
+        name = posixpath.basename(error.name)
+        somewhere = any(names.get(name) for names in self.found.scan.folders.values())
+        if engine.name == "tensorrt-llm" and somewhere and not error.damaged:
+            self.gaps.append(f"how {module} gets {name} is not known")
+        else:
+            self._fail(error, module)
+
+    def _import_tensorrt(self) -> None:
+        """The package tensorrt_libs loads its own libraries by path (tensorrt_bindings 10.14)."""
+        for folder in (f"{site}/tensorrt_libs" for site in self.interpreter.folders):
+            for name in (*self.found.scan.names(folder),) * 2:  # one may need another
+                try:
+                    self.loader.open(f"{folder}/{name}", self.ctypes, "tensorrt_libs")
+                except Unloadable:
+                    continue
 
     def open_later(self, engine: EngineFact | None) -> None:
         """What torch, the engine and the libraries themselves open by name at run time."""

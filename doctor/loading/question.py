@@ -87,7 +87,12 @@ def ask(
         *(posixpath.dirname(path) for _, path in cache),
     ]
     names = f"{NAMES}|{TORCH_NAMES}|{PYTHON_NAMES}"
-    answer = host.ask("libraries", folders=list(dict.fromkeys(folders)), names=names)
+    asked = list(dict.fromkeys(folders))
+    try:
+        answer = host.ask("libraries", folders=asked, names=names)
+    except Unavailable as error:
+        words = f"the libraries in {len(asked)} folders, {asked[0]} the first: {error.reason}"
+        raise Unavailable(words, error.code) from None
     gaps += [f"{folder}: {code}" for folder, code in answer["unreadable"].items()]
     if answer["truncated"]:
         gaps.append("more folders with libraries than are looked at")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from infer_doctor.registry import load
 DEEP = ("cuda-library-unloadable", "cuda-nvrtc-failed")
 
 IDS = ("cuda-library-", "cuda-cudnn-", "cuda-nvrtc-", "cuda-compat-")
+
+REGISTRY = load()
 
 Change = Callable[[Path, Path], dict[str, str]]
 """Changes a site-packages, with a working folder beside it; returns variables."""
@@ -164,12 +167,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
 
 def subject_of(host: Host, root: Path) -> Subject:
     question = Question(python=f"{root}/env/bin/python")
-    return Subject("host", load(), host=host, given=[question])
+    return Subject("host", REGISTRY, host=host, given=[question])
 
 
 def results(subject: Subject) -> list[CheckResult]:
     """Of all checks of libraries but the two that need --deep: they are blocked."""
-    checks = [check for id, check in load().checks.items() if id.startswith(IDS) and id not in DEEP]
+    checks = [
+        check for id, check in REGISTRY.checks.items() if id.startswith(IDS) and id not in DEEP
+    ]
     assert len(checks) == 9
     return run(checks, subject)
 
@@ -236,6 +241,68 @@ def test_an_environment_behind_a_link(tmp_path: Path) -> None:
     assert errors(found) == []
 
 
+def engine(site: Path, name: str, modules: dict[str, list[str]]) -> None:
+    """An installed engine with extension modules: name -> what it needs."""
+    package = site / name.replace("-", "_")
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    for module, needed in modules.items():
+        (package / module).write_bytes(elf_file.library(None, needed))
+    info = site / f"{package.name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+
+
+def test_an_engine_for_another_cuda(machine: Callable[..., Any]) -> None:
+    def change(site: Path, work: Path) -> dict[str, str]:
+        needed = ["libtorch_cuda.so", "libcudart.so.98", "libcuda.so.1"]
+        engine(site, "vllm", {"_C.abi3.so": needed, "_moe_C.abi3.so": needed})
+        return {}
+
+    _, _, host, subject = machine(change, "whole")
+    try:
+        found = results(subject)
+    finally:
+        host.close()
+    (finding,) = (f for row in found for f in row.findings if f.severity == "error")
+    assert (finding.check, finding.about) == ("cuda-library-missing", "libcudart.so.98")
+    assert finding.fixes[0].title.startswith("Install a build of vllm for CUDA 99.0")
+
+
+def test_a_runtime_of_another_cuda_beside_it(machine: Callable[..., Any]) -> None:
+    def change(site: Path, work: Path) -> dict[str, str]:
+        engine(site, "vllm", {"_C.abi3.so": ["libtorch_cuda.so", "libcudart.so.98"]})
+        return {"LD_LIBRARY_PATH": put(work / "old", "libcudart.so.98")}
+
+    _, _, host, subject = machine(change, "whole")
+    try:
+        assert errors(results(subject)) == ["cuda-library-majors-mixed"]
+    finally:
+        host.close()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_tensorrt_loads_its_libraries_by_hand(machine: Callable[..., Any], there: bool) -> None:
+    def change(site: Path, work: Path) -> dict[str, str]:
+        module = f"bindings{EXTENSION_SUFFIXES[0]}"
+        engine(site, "tensorrt-llm", {module: ["libnvinfer.so.95", "libnvinfer_plugin.so.95"]})
+        (site / "tensorrt_libs").mkdir()
+        for name, needed in (("libnvinfer_plugin", ["libnvinfer.so.95"]), ("libnvinfer", [])):
+            if there or name == "libnvinfer":
+                data = elf_file.library(f"{name}.so.95", needed)
+                (site / "tensorrt_libs" / f"{name}.so.95").write_bytes(data)
+        return {}
+
+    _, _, host, subject = machine(change, "whole")
+    try:
+        loaded = subject.get(LoadedLibraries)
+        found = results(subject)
+    finally:
+        host.close()
+    assert "nvinfer" in [row.copy.library for row in loaded.rows]
+    assert errors(found) == ([] if there else ["cuda-library-missing"])
+
+
 def test_a_file_that_was_written_over_has_its_own_version(machine: Callable[..., Any]) -> None:
     def change(site: Path, work: Path) -> dict[str, str]:
         graph = site / "nvidia/cudnn/lib/libcudnn_graph.so.97"
@@ -260,7 +327,7 @@ def test_deep_loads_each_copy_and_says_which_cannot_be(machine: Callable[..., An
 
     root, _, host, _ = machine(change, "whole")
     question = Question(python=f"{root}/env/bin/python")
-    subject = Subject("host", load(), host=host, given=[question], deep=True)
+    subject = Subject("host", REGISTRY, host=host, given=[question], deep=True)
     try:
         run, nvrtc = subject.get(LibraryRun), subject.get(NvrtcRun)
     finally:
