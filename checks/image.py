@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from infer_doctor.catalog.cuda import TOOLKIT_DRIVER, driver_key
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.gpu import GpuCapabilities, Gpus
 from infer_doctor.facts.image import ImageRequirements, meets, without_exceptions
@@ -15,6 +16,14 @@ from infer_doctor.registry import check
 
 BRANDS = {r"\bGeForce\b": "geforce", r"\bTITAN\b": "titan"}
 """Of NVML's brands those that a name tells; the exceptions in images are for the others."""
+
+
+def _first_with(driver: str) -> tuple[int, int] | None:
+    """The CUDA that a driver speaks at least, by the toolkit that came with it."""
+    fitting = (
+        cuda for cuda, first in TOOLKIT_DRIVER.items() if driver_key(first) <= driver_key(driver)
+    )
+    return max(fitting, default=None)
 
 
 @check("container-requirement-unmet", severity="warning", category="driver_cuda", since="0.1")
@@ -35,16 +44,19 @@ def requirement_unmet(
     ## How it decides
     NVIDIA_REQUIRE_CUDA and other NVIDIA_REQUIRE_* variables, read as nvidia-container-toolkit does
     (internal/requirements): alternatives of conditions on the CUDA that the driver speaks, its
-    version, the compute capability and the brand of the GPU. NVML tells the first three, the GPU's
-    name whether its brand is GeForce or Titan; where it depends on another brand nothing is said.
+    version, the compute capability and the brand of the GPU. NVML tells the first three (without it
+    the driver's version tells its CUDA: catalog/cuda.py), the GPU's name whether its brand is GeForce
+    or Titan; where it depends on another brand nothing is said.
     What the installed torch needs is judged by driver-too-old.
 
     ## Fix safety
     Manual: the driver belongs to the host.
     """
     known = {"driver": driver.version}
-    if driver.cuda is not None:
-        known["cuda"] = ".".join(map(str, driver.cuda))
+    cuda = driver.cuda or _first_with(driver.version)
+    if cuda is not None:
+        known["cuda"] = ".".join(map(str, cuda))
+    newer = driver.cuda is None and cuda == max(TOOLKIT_DRIVER)
     if capabilities and (values := set(capabilities.capabilities.values())) and len(values) == 1:
         known["arch"] = ".".join(map(str, values.pop()))
     names = [gpu.name for gpu in gpus.gpus] if gpus else []
@@ -54,7 +66,7 @@ def requirement_unmet(
     unknown = []
     for name, expression in image.expressions.items():
         answer = meets(expression, known)
-        if answer is None:
+        if answer is None or (newer and not answer):
             unknown.append(name)
         elif not answer:
             needs = without_exceptions(expression)

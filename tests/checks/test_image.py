@@ -59,14 +59,28 @@ def test_exceptions_by_brand() -> None:
 
 
 def test_what_is_not_known() -> None:
-    silent = driver("580.159.04", None)
-    assert examine(requirement_unmet, image(), silent).outcome == "blocked"
+    newest = driver("700.10", None)
+    assert examine(requirement_unmet, image("cuda>=14.0"), newest).outcome == "blocked"
     by_arch = image("arch>=9.0")
     hopper = GpuCapabilities(capabilities={0: (9, 0)}, source="NVML")
     turing = GpuCapabilities(capabilities={0: (7, 5)}, source="NVML")
     assert examine(requirement_unmet, by_arch, NEW).outcome == "blocked"
     assert examine(requirement_unmet, by_arch, NEW, hopper).outcome == "passed"
     assert examine(requirement_unmet, by_arch, NEW, turing).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("version", "outcome"),
+    [
+        ("580.159.04", "passed"),
+        ("580.65.06", "passed"),
+        ("575.51.03", "failed"),
+        ("700.1", "passed"),
+    ],
+)
+def test_the_driver_alone_tells_its_cuda(version: str, outcome: str) -> None:
+    plain = image("cuda>=13.0")
+    assert examine(requirement_unmet, plain, driver(version, None)).outcome == outcome
 
 
 KNOWN = {"cuda": "12.4", "driver": "550.54.15"}
