@@ -66,8 +66,8 @@ def library_shadowed(
     groups: dict[tuple[str, str], list[tuple[LoadedLibrary, LibraryCopy]]] = {}
     unknown: list[str] = []
     for row in loaded.rows:
-        if row.copy.library in DRIVER or row.found_by == NCCL_PATH:
-            continue  # the driver's own; what the user names
+        if row.copy.library in DRIVER or row.found_by == NCCL_PATH or _came_with(row.copy, torch):
+            continue  # the driver's own; what the user names; the engine's own
         if mixed and row.copy.library in PARTS:
             continue  # cuda-cudnn-parts-mixed names them
         others = list(_own(row, copies.rows, torch, interpreter))
@@ -96,14 +96,18 @@ def library_shadowed(
         raise Unavailable(f"the version of {unknown[0]} or of the engine's own copy cannot be told")
 
 
+def _came_with(copy: LibraryCopy, torch: TorchBuild) -> bool:
+    """Whether a wheel brought it, or torch itself."""
+    return copy.owner is not None or copy.path.startswith(f"{torch.folder}/")
+
+
 def _own(
     row: LoadedLibrary, rows: Sequence[LibraryCopy], torch: TorchBuild, interpreter: Interpreter
 ) -> Iterator[LibraryCopy]:
     """The copies of the environment that could be loaded in place of this one."""
     prefix = f"{interpreter.prefix}/" if interpreter.kind != "system" else None
     for copy in rows:
-        own = copy.owner is not None or copy.path.startswith(f"{torch.folder}/")
-        own = own or (prefix is not None and copy.path.startswith(prefix))
+        own = _came_with(copy, torch) or (prefix is not None and copy.path.startswith(prefix))
         if own and copy.soname == row.copy.soname and copy.real != row.copy.real:
             yield copy
 
@@ -164,7 +168,10 @@ def library_too_old(
             continue
         bounds = [pin for pin in pins.rows if pin.library == row.copy.library]
         bound = next((pin for pin in bounds if older(version, pin.version)), None)
-        if bound and not _newer(row, _own(row, copies.rows, torch, interpreter)):
+        shadowed = not _came_with(row.copy, torch) and _newer(
+            row, _own(row, copies.rows, torch, interpreter)
+        )
+        if bound and not shadowed:
             groups.setdefault(family_of(row.copy.library), []).append((row, bound))
     for family, pairs in groups.items():
         row, pin = pairs[0]

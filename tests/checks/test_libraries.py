@@ -343,6 +343,17 @@ def test_a_copy_of_the_system_is_not_the_engines_own() -> None:
     )
 
 
+def test_the_wheel_that_torch_pins_is_shadowed_by_nobody() -> None:
+    """conda's newer copy in the environment's lib is not the one that torch was built with."""
+    wheel = row(OWN.path, OWN.version, "RPATH of libtorch_cuda.so", owner=OWN.owner)
+    conda = file("/env/lib/libnvJitLink.so.13", "13.2.10")
+    facts = loaded(wheel), copies(OWN, conda), TORCH, ENVIRONMENT
+    assert examine(library_shadowed, *facts).outcome == "passed"
+    other = row("/env/lib/libnvJitLink.so.13", "12.9.41", "RPATH of python3.12")
+    facts = loaded(other), copies(OWN, other.copy), TORCH, ENVIRONMENT
+    assert examine(library_shadowed, *facts).outcome == "failed"
+
+
 def test_what_the_user_names_is_meant() -> None:
     named = row("/opt/nccl/libnccl.so.2", "2.18.1", "VLLM_NCCL_SO_PATH")
     own = file(f"{SITE}/nvidia/nccl/lib/libnccl.so.2", "2.28.9", "nvidia-nccl-cu13")
