@@ -16,7 +16,7 @@ VERSIONS = {
     "find": 1,
     "identity": 1,
     "kernel_log": 1,
-    "libraries": 1,
+    "libraries": 2,
     "library_marks": 1,
     "limits": 1,
     "list": 1,
