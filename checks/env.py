@@ -36,6 +36,10 @@ NOT_IMPORTED = ("tests", "test", "testing", "docs", "examples", "example", "benc
 
 SHOWN = 3
 
+BUILD_TOOLS = ("setuptools", "ninja", "packaging", "wheel", "build")
+"""Another version of these is told as info: only what compiles extensions uses them. vLLM 0.26.0, which
+declares setuptools<81, served with 81.0.0 (two H200, 2026-11-30)."""
+
 TENSORRT = re.compile(r"tensorrt(-cu\d+)?")
 
 SUFFIX = re.compile(r"-cu\d+$")
@@ -66,11 +70,11 @@ def requirement_broken(
     satisfies a requirement without one. Judged too are torch's pin of Triton and, under
     TensorRT-LLM, what the parts of TensorRT declare: the PyPI distributions tensorrt and
     tensorrt-cu13 hold no library, tensorrt-cu13-libs and -bindings do, which come from NVIDIA's own
-    index. Missing is an error, so is a wrong torch; another wrong version is a warning, for
-    engines often declare more than they use. torchvision, torchaudio, torchcodec and some kernels
-    for certain models may be missing: vLLM starts without (seen with 0.26.0 on GPUs and 0.32.0 on a
-    CPU; catalog/packages.py); that is told as info. What only PYTHONPATH or ~/.local spoil is told
-    by env-engine-shadowed.
+    index. Missing is an error, so is a wrong torch; another wrong version is a warning, of tools for
+    building (setuptools) info, for engines often declare more than they use. torchvision,
+    torchaudio, torchcodec and some kernels for certain models may be missing: vLLM starts without
+    (seen with 0.26.0 on GPUs and 0.32.0 on a CPU; catalog/packages.py); that is told as info. What
+    only PYTHONPATH or ~/.local spoil is told by env-engine-shadowed.
 
     ## Fix safety
     Unsafe: pip may change other packages.
@@ -145,7 +149,9 @@ def weight(name: str, found: str | None) -> tuple[Severity, Confidence]:
     """How bad and how sure it is that a requirement is not met."""
     if found is None:
         return ("info", "certain") if name in VLLM_SPARE else ("error", "likely")
-    return ("error", "likely") if name == "torch" else ("warning", "certain")
+    if name == "torch":
+        return "error", "likely"
+    return ("info" if name in BUILD_TOOLS else "warning"), "certain"
 
 
 def _hidden(row: Broken, interpreter: Interpreter, distributions: Distributions) -> bool:

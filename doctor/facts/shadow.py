@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from infer_doctor.facts.engine import VLLM_BUILDS, EngineFact
 from infer_doctor.facts.environment import Distributions, Interpreter, normal
 from infer_doctor.facts.machine import Environ
+from infer_doctor.facts.toolchain import TRITONS
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.registry import probe
@@ -30,6 +31,10 @@ IMPORTED = (
 )
 """What vLLM and TensorRT-LLM import and what people have folders and scripts of that name of; the
 package folder of vLLM 0.32 itself holds folders `tokenizers` and `ray`."""
+
+
+OTHER_NAMES = {"vllm": VLLM_BUILDS, "flashinfer": ("flashinfer-python",), "triton": TRITONS}
+"""Package -> the distributions that bring it, where it is not its own name."""
 
 
 @frozen
@@ -112,7 +117,7 @@ def _hidden(host: Host, interpreter: Interpreter, place: str, name: str) -> Iter
 
 def _declared(folder: str, package: str, distributions: Distributions) -> bool:
     """Whether metadata beside it, or an editable install, say that this copy is meant."""
-    names = VLLM_BUILDS if package == "vllm" else (normal(package),)
+    names = OTHER_NAMES.get(package, (normal(package),))
     rows = (*distributions.by_name.values(), *distributions.shadowed)
     return any(
         row.name in names
