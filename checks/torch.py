@@ -10,12 +10,13 @@ from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.gpu import GpuCapabilities, Gpus
 from infer_doctor.facts.machine import Identity
+from infer_doctor.facts.shadow import leading
 from infer_doctor.facts.torch import Companion, TorchArchs, TorchBuild, TorchCompanions
 from infer_doctor.fixes.torch import build_for, cuda_torch, match_companions
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Confidence, Evidence, Finding, Severity
 from infer_doctor.registry import check
-from infer_doctor.requirements import torch_fits
+from infer_doctor.requirements import hidden_by, torch_fits
 
 
 @check("torch-arch-missing", severity="error", category="arch_no_kernel", since="0.1")
@@ -74,6 +75,7 @@ def companion_mismatch(
     companions: TorchCompanions,
     interpreter: Interpreter | None,
     distributions: Distributions | None,
+    engine: EngineFact | None,
 ) -> Iterator[Finding]:
     """torchvision, torchaudio or torchcodec is built for another torch.
 
@@ -91,10 +93,15 @@ def companion_mismatch(
     - torchvision for the CPU beside a torch for CUDA: a warning, it lacks the operators for GPUs.
       torchaudio and torchcodec for the CPU work there.
     - its metadata want another torch: its library is linked against that one.
+    Where PYTHONPATH or ~/.local hide the torch that they fit, env-engine-shadowed tells that.
 
     ## Fix safety
     Unsafe: pip changes the environment; a running engine keeps what it has loaded.
     """
+    if engine and interpreter and distributions:
+        first = leading(interpreter)
+        if hidden_by("torch", engine.distributions, first, distributions):
+            raise NotApplicable("another torch hides the one that they are built for")
     wrong = [(row, found) for row in companions.rows if (found := _mismatch(torch, row))]
     for row, (message, severity, confidence) in wrong:
         yield Finding(

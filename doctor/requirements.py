@@ -5,7 +5,9 @@ Markers are evaluated for the examined interpreter, never for the doctor's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,6 +90,31 @@ def satisfied_by(line: str, version: str) -> bool:
         return _satisfies(Requirement(line), version)
     except InvalidRequirement:
         return False
+
+
+def hidden_by(
+    name: str, engine: Iterable[Distribution], leading: Collection[str], installed: Distributions
+) -> Distribution | None:
+    """The distribution that meets what the engine requires and that a copy before it hides.
+
+    `leading` are the folders that a user puts before the environment's own; the copy is in one of
+    them and breaks the requirement.
+    """
+    first = installed.by_name.get(name)
+    if first is None or posixpath.dirname(first.metadata) not in leading:
+        return None
+    lines = [line for own in engine for line in own.requires if _names(line, name)]
+    if all(satisfied_by(line, first.version) for line in lines):
+        return None
+    later = (row for row in installed.shadowed if row.name == name)
+    return next(
+        (row for row in later if all(satisfied_by(line, row.version) for line in lines)), None
+    )
+
+
+def _names(line: str, name: str) -> bool:
+    found = re.match(r"[\w.-]+", line)
+    return found is not None and normal(found[0]) == name and "extra" not in line
 
 
 def release_of(version: str) -> tuple[int, ...]:

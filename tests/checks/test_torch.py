@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import environment_facts as there
 import pytest
 
 from infer_doctor.catalog.torch import builds_for, runs
@@ -207,3 +209,20 @@ def test_a_gap_is_no_pass() -> None:
 
 def test_cpu_only_is_undecided_for_a_build_of_unknown_kind() -> None:
     assert examine(cpu_only, CPU, vllm(None)).outcome == "blocked"
+
+
+def test_where_another_torch_hides_theirs_that_is_told() -> None:
+    """The companions fit the torch of their environment; one in ~/.local goes before it."""
+    home = "/home/u/.local/lib/python3.12/site-packages"
+    rows = TorchCompanions(
+        rows=(companion("torchvision", "0.26.0+cu130", f"{there.SITE}/torchvision"),)
+    )
+    old = TorchBuild(version="2.5.1+cpu", cuda=None, source=f"{home}/torch/version.py")
+    vllm = there.dist("vllm", "0.26.0", "torch==2.11.0")
+    both = there.installed(
+        there.dist("torch", "2.5.1+cpu", folder=home), vllm, there.dist("torch", "2.11.0")
+    )
+    led = replace(there.PYTHON, folders=(home, there.SITE), user_site=home)
+    facts = (old, rows, both, there.engine(vllm))
+    assert examine(companion_mismatch, *facts, led).outcome == "not_applicable"
+    assert examine(companion_mismatch, *facts, there.PYTHON).outcome == "failed"
