@@ -105,6 +105,13 @@ class Redactor:
             text = ADDRESS.sub(self._known_address, text)
         return text
 
+    def touches(self, value: object) -> bool:
+        """Whether masking may change anything in a value, by one look at the whole of it."""
+        text = repr(value)
+        if "hostname" in text or any(repr(secret)[1:-1] in text for secret in self._exact):
+            return True
+        return self._masked(text, _any_mask) != text
+
     def value(self, value: Any) -> Any:
         """JSON with every string masked, keys too."""
         if isinstance(value, str):
