@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from infer_doctor.catalog.packages import NVIDIA_SAME_PLACE, VLLM_SPARE
+from infer_doctor.catalog.packages import NEEDED_AT_START, NVIDIA_SAME_PLACE, VLLM_SPARE
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import (
     Distribution,
@@ -70,10 +70,11 @@ def requirement_broken(
     satisfies a requirement without one. Judged too are torch's pin of Triton and, under
     TensorRT-LLM, what the parts of TensorRT declare: the PyPI distributions tensorrt and
     tensorrt-cu13 hold no library, tensorrt-cu13-libs and -bindings do, which come from NVIDIA's own
-    index. Missing is an error, so is a wrong torch; another wrong version is a warning, of tools for
-    building (setuptools) info, for engines often declare more than they use. torchvision,
-    torchaudio, torchcodec and some kernels for certain models may be missing: vLLM starts without
-    (seen with 0.26.0 on GPUs and 0.32.0 on a CPU; catalog/packages.py); that is told as info. What
+    index. An error is a missing one of those that the start imports (measured;
+    catalog/packages.py), and a wrong torch. What else is missing or of another version is a
+    warning, for engines declare more than most models use; tools for building (setuptools) of
+    another version, and what vLLM was seen to serve without (torchvision, torchaudio, torchcodec,
+    kernels for certain models) are told as info. What
     only PYTHONPATH or ~/.local spoil is told by env-engine-shadowed.
 
     ## Fix safety
@@ -148,7 +149,9 @@ def _unmet(
 def weight(name: str, found: str | None) -> tuple[Severity, Confidence]:
     """How bad and how sure it is that a requirement is not met."""
     if found is None:
-        return ("info", "certain") if name in VLLM_SPARE else ("error", "likely")
+        if name in VLLM_SPARE:
+            return "info", "certain"
+        return ("error" if name in NEEDED_AT_START else "warning"), "likely"
     if name == "torch":
         return "error", "likely"
     return ("info" if name in BUILD_TOOLS else "warning"), "certain"

