@@ -8,7 +8,6 @@ folder of the user who runs the doctor becomes `~`, so that commands can still b
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
@@ -178,6 +177,8 @@ class Redactor:
         return value
 
     def _address(self, match: re.Match[str]) -> str:
+        import ipaddress  # only where a variable holds an address
+
         try:
             address = ipaddress.ip_address(match[0])
         except ValueError:
