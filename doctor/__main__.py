@@ -10,9 +10,6 @@ def main() -> None:
     try:
         code = _version() if sys.argv[1:] == ["--version"] else _command()
         sys.stdout.flush()
-    except KeyboardInterrupt:  # before the commands could take care of it
-        sys.stderr.write("infer-doctor: interrupted\n")
-        code = 130
     except OSError as error:  # standard output: the reader is gone, or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 0
@@ -30,9 +27,27 @@ def _version() -> int:
 
 
 def _command() -> int:
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is to be ignored
+        signal.signal(signal.SIGINT, _interrupted)
     from infer_doctor.cli import run
 
     return run()
+
+
+def _interrupted(*_: object) -> None:
+    """Ctrl-C ends everything at once.
+
+    The usual exception gets lost when it is raised in a callback of an import, and a check would
+    take it for a crash.
+    """
+    live = sys.modules.get("infer_doctor.live")
+    if live is not None and hasattr(live, "kill_children"):  # it may be half loaded
+        live.kill_children()
+    clear = b"\r\x1b[K" if os.isatty(2) else b""
+    os.write(2, clear + b"infer-doctor: interrupted\n")
+    os._exit(130)
 
 
 def _open_streams() -> None:

@@ -62,6 +62,9 @@ DEATH_S = 0.1
 
 TICK_S = 0.08
 
+_groups: set[int] = set()
+"""Process groups of the children that were not closed yet."""
+
 _abandoned: list[subprocess.Popen[bytes]] = []
 """Children that did not die in time: kept, so that nothing waits for them."""
 
@@ -202,6 +205,13 @@ def _lane_of(operation: str) -> str:
     return LANES.get(operation, "rest")
 
 
+def kill_children() -> None:
+    """For the handler of Ctrl-C: end what was started, wait for nothing."""
+    for group in tuple(_groups):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+
 def require_answer(path: str) -> None:
     """Raise Unavailable when a path on a mount with a server does not answer a child of ours.
 
@@ -260,6 +270,7 @@ class _Lane:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # a group to kill as a whole; Ctrl-C is for the parent
         )
+        _groups.add(self._child.pid)
         self._buffer = b""
         self.ended = False
 
@@ -310,6 +321,7 @@ class _Lane:
         that does not die (state D) is left alone and never waited for.
         """
         self.ended = True
+        _groups.discard(self._child.pid)
         if self._child.returncode is None:  # else its number may be another's by now
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, signal.SIGKILL)
