@@ -27,7 +27,14 @@ from infer_doctor.fixes.environment import (
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Category, Confidence, Evidence, Finding, Fix, Severity
 from infer_doctor.registry import check
-from infer_doctor.requirements import Broken, broken, satisfied_by, target, undecidable
+from infer_doctor.requirements import (
+    Broken,
+    broken,
+    satisfied_by,
+    target,
+    uncomparable,
+    undecidable,
+)
 
 CATEGORIES: dict[str, Category] = {"transformers": "transformers_version", "torch": "abi_symbol"}
 
@@ -90,6 +97,7 @@ def requirement_broken(
             for row in broken(own, distributions, environment)
             if _counts(own, row) and not _hidden(row, interpreter, distributions)
         ]
+        rows = [row for row in rows if not _unreadable(row, distributions)]
         names = list(dict.fromkeys(row.name for row in rows))
         for name in names:
             same = [row for row in rows if row.name == name]
@@ -100,9 +108,21 @@ def requirement_broken(
             )
             found.append(_unmet(own, same, distributions, fix))
     yield from found
-    unknown = [line for own in engine.distributions for line in undecidable(own, environment)]
+    unknown = [
+        line
+        for own in engine.distributions
+        for line in (*undecidable(own, environment), *uncomparable(own, distributions))
+    ]
     if unknown and not found:
         raise Unavailable(f"whether it applies here is not known: {unknown[0]}")
+
+
+def _unreadable(row: Broken, distributions: Distributions) -> bool:
+    """Whether there is something of that name that could not be read: then it is not missing."""
+    if row.found is not None:
+        return False
+    places = (gap.partition(": ")[0].rpartition("/")[2] for gap in distributions.gaps)
+    return any(normal(place.partition("-")[0]) == row.name for place in places)
 
 
 def _judged(engine: EngineFact, distributions: Distributions) -> Iterator[Distribution]:

@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 USAGE = 2
 SPINNER_AFTER_S = 0.5
+LONGEST_TIMEOUT_S = 86_400
 
 Option = Callable[[Any], Any]
+
+
+def _finite(_: click.Context, parameter: click.Parameter, value: float) -> float:
+    """NaN is within every range."""
+    if value != value:
+        raise click.BadParameter("it is no number", param=parameter)
+    return value
 
 
 def option(*names: str, **settings: Any) -> Option:
@@ -61,7 +69,8 @@ machine_options = options(
     option("--deep", is_flag=True, help="Also run probes that touch the GPU."),
     option(
         "--timeout",
-        type=click.FloatRange(min=0.5),
+        type=click.FloatRange(min=0.5, max=LONGEST_TIMEOUT_S),
+        callback=_finite,
         default=20.0,
         show_default=True,
         metavar="S",
@@ -108,8 +117,11 @@ def check(
     output of `vllm collect-env`, `python -m torch.utils.collect_env`, `nvidia-smi -q` (or `-q -x`),
     or a snapshot. After `--` stands the command that is to be started.
     """
+    from infer_doctor.redact import without_secrets
+
     started = time.monotonic()
     started_at = _now()
+    command = without_secrets(command)
     with _this_machine(timeout, wanted=not targets and snapshot is None) as host:
         from infer_doctor.examine import Examination, NoTarget
         from infer_doctor.snapshot import BadSnapshot
@@ -129,6 +141,10 @@ def check(
         except (NoTarget, BadSnapshot) as error:
             raise click.ClickException(str(error)) from None
         results = examination.run(checks)
+    if host and host.cannot_start and all(row.outcome == "blocked" for row in results):
+        raise click.ClickException(
+            f"{sys.executable} cannot be started to look at this machine: {host.cannot_start}"
+        )
     from infer_doctor.report import build
 
     report = build(
@@ -310,8 +326,7 @@ def _write(text: str, output: str | None) -> None:
 
         try:
             require_answer(output)
-            with open(output, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
+            _write_file(text, output)
         except Unavailable as error:
             raise click.ClickException(error.reason) from None
         except OSError as error:
@@ -322,6 +337,20 @@ def _write(text: str, output: str | None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_file(text: str, path: str) -> None:
+    """Write a file; half a one is removed. A FIFO that nobody reads is refused, not waited for."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o666)
+    os.set_blocking(descriptor, True)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        if os.path.isfile(path):
+            os.unlink(path)
+        raise
 
 
 class _Spinner:
@@ -348,8 +377,14 @@ class _Spinner:
 
 
 def _fail(message: str, code: int = USAGE) -> int:
-    line = " ".join(message.split())
-    sys.stderr.write(f"infer-doctor: {line}\n")
+    from infer_doctor.render.plain import plain
+
+    line = plain(" ".join(message.split()))
+    try:
+        sys.stderr.write(f"infer-doctor: {line}\n")
+        sys.stderr.flush()
+    except OSError:  # nobody reads it: the code still says it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     return code
 
 

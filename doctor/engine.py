@@ -12,6 +12,9 @@ from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.model import CheckResult, Finding, Missing
 from infer_doctor.registry import Check, Need, Probe, Registry
 
+OTHER_FORM = (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, AssertionError)
+"""What a probe raises when an answer in somebody's snapshot is not what its operation returns."""
+
 
 class NotApplicable(Exception):
     """Raised by a check whose facts prove that there is nothing to judge."""
@@ -33,12 +36,14 @@ class Subject:
         given: Iterable[object] = (),
         deep: bool = False,
         unasked: str = "not in this file",
+        replayed: bool = False,
     ) -> None:
         self.name = name
         self.host = host
         self._probes = registry.probes
         self._deep = deep
         self._unasked = unasked
+        self.replayed = replayed
         self._known: dict[type, object] = {type(fact): fact for fact in given}
 
     @property
@@ -81,6 +86,8 @@ class Subject:
             gap = _gap(arguments.values())
             return missing(gap) if gap else missing(str(error), "absent")
         except Exception as error:
+            if self.replayed and isinstance(error, OTHER_FORM):
+                return missing(f"the snapshot holds a value of another form: {error}")
             return missing(crash_line(error), "crashed")
 
     def _arguments(self, probe: Probe) -> dict[str, object] | Missing:
@@ -166,6 +173,8 @@ def run_check(check: Check, subject: Subject) -> CheckResult:
     except Unavailable as error:
         return result("blocked", error.reason)
     except Exception as error:
+        if subject.replayed and isinstance(error, OTHER_FORM):
+            return result("blocked", f"the snapshot holds a value of another form: {error}")
         return result("crashed", crash_line(error))
     if found:
         return result("failed", None, found)

@@ -133,7 +133,8 @@ def _replay(
 ) -> Subject:
     """The machine of a snapshot as a subject."""
     question = Question(python=python or replayed.python)
-    return Subject(name, registry, host=replayed.host, given=[question, *launch], deep=deep)
+    given = [question, *launch]
+    return Subject(name, registry, host=replayed.host, given=given, deep=deep, replayed=True)
 
 
 def _foreign(registry: Registry, target: str, launch: Sequence[object]) -> Subject:

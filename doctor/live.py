@@ -82,6 +82,8 @@ class LiveHost(Host):
         self._begun: dict[str, _Question] = {}
         """By lane: a question that was sent before its answer is needed."""
         self._dead = DeadPlaces()
+        self.cannot_start: str | None = None
+        """Why no child could be started, if one could not."""
 
     def __enter__(self) -> LiveHost:
         """Start the children, and with NVML what may take seconds, while the checks are loaded."""
@@ -169,6 +171,7 @@ class LiveHost(Host):
         try:
             lane = self._lane(question.operation)
         except OSError as error:
+            self.cannot_start = str(error.strerror)
             return _error("failed", f"no process could be started to ask: {error.strerror}")
         if not sent:
             lane.send(question.operation, question.arguments, limit_s)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,11 +20,14 @@ from infer_doctor.host import Capture
 from infer_doctor.model import Redaction
 
 SECRET_NAME = re.compile(
-    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|(?:API)?KEY)(?:_(?!PATH|FILE|DIR)|$)",
+    r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|CREDENTIALS?|AUTH|(?:API)?KEY)(?:_(?!PATH|FILE|DIR)|$)",
     re.I,
 )
 """Environment variables whose whole value is a secret: HF_TOKEN, VLLM_API_KEY, but neither
 VLLM_MAX_TOKENS nor HF_TOKEN_PATH."""
+
+SHORTEST_USER = 3
+"""Characters; a shorter name may be a folder of anybody's."""
 
 SHORTEST_SECRET = 8
 """Characters; a shorter value or a number is masked where it is set, not wherever else it stands."""
@@ -33,6 +36,15 @@ ADDRESS_NAME = re.compile(r"(?:^|_)(?:IP|ADDR|ADDRESS|HOST|URL|PROXY|ENDPOINT)(?
 """Environment variables whose value may name other machines."""
 
 ADDRESS = re.compile(r"(?<![\w.])\d+\.\d+\.\d+\.\d+(?![\w.])")
+
+USERINFO = re.compile(r"(?:(?<=://)|^)[^/\s:@]+:[^/\s@]+(?=@)")
+"""name:password of a proxy, also of one written without a scheme."""
+
+SECRET_OPTION = re.compile(r"--[\w.-]*(?:key|token|password|secret)(?:=(.*))?", re.I | re.S)
+"""Options whose values are secrets: --api-key, --hf-token, --ssl-keyfile-password; not --max-tokens.
+What ends in "keyfile" names a file."""
+
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 
 FORMS = (
     (
@@ -70,6 +82,7 @@ class Redactor:
         self._exact: dict[str, str] = {}
         self._host: re.Pattern[str] | None = None
         self._home: re.Pattern[str] | None = None
+        self._user: re.Pattern[str] | None = None
         kept = list(captures)
         for capture in kept:
             self._learn(capture)
@@ -95,6 +108,8 @@ class Redactor:
             text = text.replace(value, known)
         if self._home is not None:
             text = self._home.sub(self._home_mask, text)
+        if self._user is not None:
+            text = self._user.sub(partial(_replace, mask, "user"), text)
         for kind, words, pattern in FORMS:
             if any(word in text for word in words):
                 text = pattern.sub(partial(_replace, mask, kind), text)
@@ -162,8 +177,13 @@ class Redactor:
         home = variables.get("HOME", "").rstrip("/")
         if home.count("/") >= 2:  # /root names nobody
             self._home = re.compile(rf"{re.escape(home)}(?![\w.-])")
+        user = variables.get("USER") or variables.get("LOGNAME") or ""
+        if len(user) >= SHORTEST_USER and user != "root" and not user.startswith("<"):
+            self._user = re.compile(rf"(?<=/){re.escape(user)}(?![\w.-])")
         for name, value in variables.items():
             self._variable(name, value)  # numbers the addresses
+            if ADDRESS_NAME.search(name) and (found := USERINFO.search(value)):
+                self._exact[found[0]] = self._mask("credentials", found[0])
             if not SECRET_NAME.search(name) or value.startswith("<"):
                 continue
             if len(value) >= SHORTEST_SECRET and not value.isdigit():
@@ -172,7 +192,10 @@ class Redactor:
     def _variable(self, name: str, value: str) -> str:
         if SECRET_NAME.search(name) and value and not value.startswith("<"):
             return self._mask("token", value)
+        if name in ("USER", "LOGNAME") and value != "root":
+            return self._mask("user", value)
         if ADDRESS_NAME.search(name):
+            value = USERINFO.sub(lambda match: self._mask("credentials", match[0]), value)
             return ADDRESS.sub(self._address, value)
         return value
 
@@ -224,3 +247,29 @@ def _replace(mask: Callable[[str, str], str], kind: str, match: re.Match[str]) -
 def _any_mask(kind: str, value: str) -> str:
     """A mask for a trial run: it numbers nothing."""
     return value if value.startswith(("<", "~")) else f"<{kind}>"
+
+
+def without_secrets(command: Sequence[str]) -> list[str]:
+    """A command line that can be shown: values of secret options and variables are `<token>`."""
+    shown: list[str] = []
+    secret = False
+    for word in command:
+        if secret and not word.startswith("-"):  # --api-key takes several values
+            shown.append("<token>")
+            continue
+        if " " in word:  # itself a command line, as after `bash -c`
+            shown.append(" ".join(without_secrets(word.split(" "))))
+            continue
+        option = SECRET_OPTION.fullmatch(word)
+        assignment = ASSIGNMENT.fullmatch(word)
+        if option is not None:
+            secret = option[1] is None
+            shown.append(word if secret else word.partition("=")[0] + "=<token>")
+        elif word.startswith("-"):
+            secret = False
+            shown.append(word)
+        elif assignment is not None and SECRET_NAME.search(assignment[1]):
+            shown.append(f"{assignment[1]}=<token>")
+        else:
+            shown.append(word)
+    return shown

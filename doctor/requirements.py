@@ -82,6 +82,22 @@ def broken(
             yield Broken(normal(wanted.name), line, found.version)
 
 
+def uncomparable(distribution: Distribution, installed: Distributions) -> list[str]:
+    """The requirements of a version whose installed version is none by PEP 440."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    lines = []
+    for line in distribution.requires:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            continue
+        found = installed.by_name.get(normal(wanted.name))
+        if found is not None and wanted.specifier and not release_of(found.version):
+            lines.append(f"{line} ({found.version!r} is installed)")
+    return lines
+
+
 def satisfied_by(line: str, version: str) -> bool:
     """Whether this version meets the requirement; not if the line is none."""
     from packaging.requirements import InvalidRequirement, Requirement

@@ -65,7 +65,7 @@ def _capture_out(capture: Capture) -> dict[str, Any]:
 def read(text: str) -> Snapshot:
     """Parse and check a snapshot; raises BadSnapshot."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadSnapshot(f"it is not valid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("kind") != KIND:
@@ -103,6 +103,10 @@ def _field(row: Any, key: str, kinds: type | tuple[type, ...], place: str) -> An
     if not isinstance(value, kinds) or isinstance(value, bool):
         raise BadSnapshot(f"{place}: {key!r} is of the wrong type ({value!r:.40})")
     return value
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _redaction_in(row: Any) -> Redaction:

@@ -51,7 +51,9 @@ def read_text(path: str) -> str:
         if found.st_size > FILE_LIMIT:
             raise NoTarget(f"{path}: {found.st_size:,} bytes are too many (at most {FILE_LIMIT:,})")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(FILE_LIMIT + 1)
+            data = file.read(FILE_LIMIT + 1) or b""
+    except OSError as error:
+        raise NoTarget(f"{path}: {error.strerror}") from None
     finally:
         os.close(descriptor)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # PowerShell's ">"

@@ -9,6 +9,8 @@ Sources, read 2026-11-30:
 
 from __future__ import annotations
 
+import re
+
 MINIMUM_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 """CUDA major -> the oldest Linux driver that runs any toolkit of that major."""
 
@@ -39,7 +41,7 @@ TOOLKIT_DRIVER = {
 
 def driver_key(version: str) -> tuple[int, ...]:
     """A driver version for comparing: (535, 183, 1)."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return tuple(int(part) for part in re.findall(r"(?:^|\.)(\d+)", version))
 
 
 NVML_MISMATCH = 18

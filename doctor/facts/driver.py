@@ -108,7 +108,7 @@ def driver(
     identity: Identity | None,
 ) -> Driver:
     """NVML's word; without NVML the kernel module's, which does not say which CUDA it speaks."""
-    if nvml is not None and nvml.driver:
+    if nvml is not None and nvml.driver and re.match(r"\d{3,}\.\d", nvml.driver):
         number = nvml.cuda_driver
         return Driver(
             version=nvml.driver,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from infer_doctor.frozen import frozen
+from infer_doctor.host import Unavailable
 
 ENGINES = {"vllm": "vllm", "trtllm-serve": "tensorrt-llm", "trtllm-bench": "tensorrt-llm"}
 """Program -> engine."""
@@ -57,6 +58,21 @@ def launch_of(command: Sequence[str]) -> Launch:
         ranks=_product(sizes.values()),
         memory_utilization=_fraction(share),
     )
+
+
+def variable(launch: Launch, name: str) -> str | None:
+    """What the command itself sets: `NAME=value`, also after env, -e or --env; the last one.
+
+    Raises Unavailable when the name stands in it in a way that is not read, as within `bash -c`.
+    """
+    found = None
+    for word in launch.command:
+        word = word.removeprefix("--env=")
+        if word.startswith(f"{name}=") and " " not in word:
+            found = word.partition("=")[2]
+        elif name in word:
+            raise Unavailable(f"the launch sets {name} in a way that was not read")
+    return found
 
 
 def option(launch: Launch, *names: str) -> str | None:

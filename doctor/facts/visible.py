@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.launch import Launch, variable
 from infer_doctor.facts.machine import Environ
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host
@@ -28,9 +29,11 @@ class DeviceIdRules:
 
 
 @probe
-def visible_devices(environ: Environ) -> VisibleDevices:
-    """Absent when the variable is not set: then all GPUs are visible."""
-    value = environ.variables.get(NAME)
+def visible_devices(environ: Environ, launch: Launch | None) -> VisibleDevices:
+    """The launch's own value first. Absent when it is not set: then all GPUs are visible."""
+    value = variable(launch, NAME) if launch is not None else None
+    if value is None:
+        value = environ.variables.get(NAME)
     if value is None:
         raise Absent(f"{NAME} is not set")
     return VisibleDevices(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 from infer_doctor.model import Finding, Report
@@ -20,9 +21,11 @@ def to_wire(value: Any) -> Any:
         return [to_wire(item) for item in value]
     if isinstance(value, dict):
         return {key: to_wire(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no such numbers
     return value
 
 
 def render(report: Report) -> str:
     """The report as indented JSON with a final line end."""
-    return json.dumps(to_wire(report), indent=2) + "\n"
+    return json.dumps(to_wire(report), indent=2, allow_nan=False) + "\n"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from infer_doctor.model import CheckResult, Evidence, Finding, Fix, Report
+from infer_doctor.render.plain import plain
 from infer_doctor.report import rank
 
 MARKS = {"error": "FAIL", "warning": "WARN", "info": "note"}
 STYLES = {"FAIL": "bold red", "WARN": "bold yellow", "note": "bold cyan", "ok": "green"}
 INDENT = " " * 6
 EXCERPT_WIDTH = 160
-
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal would obey; files and logs of strangers may hold it."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,7 @@ def render(report: Report, width: int = 80) -> list[Line]:
         lines += [*_finding(finding, shown, several, width), Line("")]
         shown.update(fix.id for fix in finding.fixes)
     lines += _rest(report, width)
-    return [Line(CONTROL.sub(_visible, line.text), line.style) for line in lines]
-
-
-def _visible(match: re.Match[str]) -> str:
-    return f"\\x{ord(match[0]):02x}"
+    return [Line(plain(line.text), line.style) for line in lines]
 
 
 def _head(report: Report, width: int) -> Iterator[Line]:
