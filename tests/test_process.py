@@ -46,7 +46,11 @@ def test_interrupt_is_one_line(children: int, hanging: Run) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_children_of_a_killed_doctor_end(hanging: Run, number: signal.Signals) -> None:
-    with hanging.start("check") as process:
+    def as_in_a_terminal() -> None:  # under nohup, SIGHUP is ignored by all that is started
+        signal.signal(number, signal.SIG_DFL)
+
+    usual = None if number == signal.SIGKILL else as_in_a_terminal
+    with hanging.start("check", preexec_fn=usual) as process:
         until(lambda: len(hanging.living()) >= 2)
         process.send_signal(number)
         process.communicate(timeout=60)

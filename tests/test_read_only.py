@@ -74,7 +74,8 @@ def calls(trace: Path) -> Iterator[tuple[str, str]]:
             yield found[1], found[2]
     for text in begun.values():  # it ended in the middle of the call
         name, _, rest = text.partition("(")
-        yield name, rest
+        if name.isidentifier():  # strace writes ??? for one that it could not read any more
+            yield name, rest
 
 
 def watch(run: Run, words: Sequence[str], trace: Path) -> list[tuple[str, str]]:
