@@ -14,6 +14,7 @@ import ctypes
 import functools
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -57,7 +58,8 @@ def dead_mount(folder: Path) -> Iterator[Path]:
 
 
 def serve(folder: str) -> None:
-    """Mount and be silent."""
+    """Mount and be silent; unmount when told to end, too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
