@@ -110,7 +110,7 @@ def probe(
 
     def declare(function: F) -> F:
         function.infer_doctor_probe = Probe(  # type: ignore[attr-defined]
-            provides=_hints(function)["return"],
+            provides=_hint(function, "return"),
             function=function,
             needs=_needs(function),
             deep=deep,
@@ -121,23 +121,21 @@ def probe(
     return declare if function is None else declare(function)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations, evaluated where they are written as text.
+def _hint(function: Callable[..., Any], name: str) -> Any:
+    """One annotation, evaluated where it is written as text.
 
-    typing.get_type_hints does more, takes ten times as long, and is called for 150 functions.
+    typing.get_type_hints does more, takes ten times as long, and 150 functions are declared.
     """
-    return {
-        name: eval(hint, function.__globals__) if isinstance(hint, str) else hint  # noqa: S307
-        for name, hint in function.__annotations__.items()
-    }
+    hint = function.__annotations__.get(name)
+    return eval(hint, function.__globals__) if isinstance(hint, str) else hint  # noqa: S307
 
 
 def _needs(function: Callable[..., Any]) -> tuple[Need, ...]:
     """The parameters as needs; `X | None` marks an optional one."""
-    hints = _hints(function)
+    code = function.__code__
     needs = []
-    for name in inspect.signature(function).parameters:
-        hint = hints.get(name)
+    for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        hint = _hint(function, name)
         if typing.get_origin(hint) in (types.UnionType, typing.Union):
             (fact,) = (arg for arg in typing.get_args(hint) if arg is not type(None))
             needs.append(Need(name, fact, optional=True))
