@@ -33,9 +33,7 @@ from infer_doctor.units import age, gib, plural
 
 
 @check("gpu-none", severity="warning", category="environment", since="0.1")
-def gpu_none(
-    bus: PciBus, identity: Identity, gpus: Gpus | None, engine: EngineFact | None
-) -> Iterator[Finding]:
+def gpu_none(bus: PciBus, identity: Identity, engine: EngineFact | None) -> Iterator[Finding]:
     """The machine has no NVIDIA GPU.
 
     ## Why it matters
@@ -51,7 +49,7 @@ def gpu_none(
     Manual: another machine, or the CPU build of vLLM.
     """
     proof = proof_of_absence(bus, identity)
-    if proof is None or (gpus is not None and gpus.gpus):
+    if proof is None:
         return
     if engine is not None and engine.build not in ("cuda", None):
         raise NotApplicable(f"the installed {engine.name} is a {engine.build} build")
