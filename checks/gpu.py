@@ -173,6 +173,8 @@ def visible_problem(entries: Sequence[str], gpus: Gpus) -> str | None:
     for place, entry in enumerate(entries):
         if entry.startswith("MIG-") or index_of(entry, gpus) is not None:
             continue
+        if gpus.gaps:  # how CUDA numbers the others is not known while one does not answer
+            raise Unavailable(gpus.gaps[0])
         hidden = len(entries) - place
         known = f"there are GPUs 0 to {len(gpus.gpus) - 1}" if gpus.gpus else "there is no GPU"
         return f"{entry} names no GPU ({known}), so CUDA drops the last {hidden} of {len(entries)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from infer_doctor.checks.gpu import (
@@ -246,3 +248,9 @@ def test_without_ecc_there_is_nothing_to_judge() -> None:
     assert examine(ecc_uncorrected, none).outcome == "not_applicable"
     partly = GpuEcc(rows=(EccRow(index=0, uncorrected=None),), source="NVML", gaps=("GPU 0: lost",))
     assert examine(ecc_uncorrected, partly).outcome == "blocked"
+
+
+def test_an_index_is_undecided_while_a_gpu_does_not_answer() -> None:
+    lost = dataclasses.replace(gpus(2), gaps=("GPU 1: NVMLError_GpuIsLost: GPU is lost",))
+    assert examine(visible_devices_wrong, visible("0,2"), lost).outcome == "blocked"
+    assert examine(visible_devices_wrong, visible("0,0"), lost).outcome == "failed"
