@@ -1,0 +1,100 @@
+"""`infer-doctor check`: what is wrong with this machine, environment or launch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from infer_doctor._version import VERSION
+from infer_doctor.commands.common import (
+    EXIT,
+    chosen,
+    emit,
+    format_option,
+    machine_options,
+    now,
+    option,
+    output_option,
+    registry_of_checks,
+    this_machine,
+)
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]... [-- COMMAND ...]")
+@format_option
+@output_option
+@option("--fail-on", type=click.Choice(["error", "warning"]), default="error", show_default=True)
+@option("--select", multiple=True, metavar="IDS", help="Only these checks (ids or globs).")
+@option("--ignore", multiple=True, metavar="IDS", help="Not these checks (ids or globs).")
+@option("--snapshot", metavar="FILE", help="Examine the machine of a snapshot.")
+@machine_options
+@click.pass_obj
+def check(
+    command: Sequence[str],
+    targets: tuple[str, ...],
+    format: str,
+    output: str | None,
+    fail_on: Any,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    snapshot: str | None,
+    python: str | None,
+    deep: bool,
+    timeout: float,
+) -> None:
+    """Can an LLM engine run here, what is wrong, and what to do.
+
+    Without TARGET this machine is examined. A TARGET is a file that somebody already has: the
+    output of `vllm collect-env`, `python -m torch.utils.collect_env`, `nvidia-smi -q` (or `-q -x`),
+    or a snapshot. After `--` stands the command that is to be started.
+    """
+    from infer_doctor.redact import without_secrets
+
+    started = time.monotonic()
+    started_at = now()
+    command = without_secrets(command)
+    with this_machine(timeout, wanted=not targets and snapshot is None) as host:
+        from infer_doctor.examine import Examination, NoTarget
+        from infer_doctor.snapshot import BadSnapshot
+
+        registry = registry_of_checks()
+        checks = chosen(registry, select, ignore)
+        try:
+            examination = Examination.of(
+                registry,
+                targets=targets,
+                snapshot=snapshot,
+                command=command,
+                python=python,
+                deep=deep,
+                host=host,
+            )
+        except (NoTarget, BadSnapshot) as error:
+            raise click.ClickException(str(error)) from None
+        results = examination.run(checks)
+    if host and host.cannot_start and all(row.outcome == "blocked" for row in results):
+        raise click.ClickException(
+            f"{sys.executable} cannot be started to look at this machine: {host.cannot_start}"
+        )
+    from infer_doctor.report import build
+
+    report = build(
+        command="check",
+        version=VERSION,
+        started_at=started_at,
+        duration_s=round(time.monotonic() - started, 3),
+        subjects=examination.subjects,
+        results=results,
+        fail_on=fail_on,
+        required={check.id for check in checks} if select else (),
+        launch=command,
+        redactor=examination.redactor,
+        redactions=examination.redactions,
+    )
+    emit(report, format, output)
+    raise click.exceptions.Exit(EXIT[report.verdict])

@@ -1,0 +1,212 @@
+"""What the commands share: options, the registry, the live machine, writing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from infer_doctor.live import LiveHost
+    from infer_doctor.model import Report
+    from infer_doctor.registry import Check, Registry
+
+EXIT = {"pass": 0, "fail": 1, "unknown": 3}
+SPINNER_AFTER_S = 0.5
+LONGEST_TIMEOUT_S = 86_400
+
+Option = Callable[[Any], Any]
+
+
+def _finite(_: click.Context, parameter: click.Parameter, value: float) -> float:
+    """NaN is within every range."""
+    if value != value:
+        raise click.BadParameter("it is no number", param=parameter)
+    return value
+
+
+def option(*names: str, **settings: Any) -> Option:
+    """An option that INFER_DOCTOR_<NAME> sets too."""
+    variable = "INFER_DOCTOR_" + names[0].lstrip("-").replace("-", "_").upper()
+    return click.option(*names, envvar=variable, **settings)
+
+
+def options(*wanted: Option) -> Option:
+    """Several options as one decorator, in reading order."""
+
+    def add(function: Any) -> Any:
+        for decorator in reversed(wanted):
+            function = decorator(function)
+        return function
+
+    return add
+
+
+output_option = option("--output", "-o", metavar="FILE", help="Write to FILE instead.")
+format_option = option(
+    "--format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+machine_options = options(
+    option(
+        "--python",
+        metavar="EXE",
+        help="Interpreter of the environment to examine (default: the one behind vllm or "
+        "trtllm-serve on PATH, else this one).",
+    ),
+    option("--deep", is_flag=True, help="Also run probes that touch the GPU."),
+    option(
+        "--timeout",
+        type=click.FloatRange(min=0.5, max=LONGEST_TIMEOUT_S),
+        callback=_finite,
+        default=20.0,
+        show_default=True,
+        metavar="S",
+        help="Seconds after which the report comes, whatever hangs.",
+    ),
+)
+
+
+@contextlib.contextmanager
+def this_machine(timeout_s: float, *, wanted: bool = True) -> Iterator[LiveHost | None]:
+    """The live host, whose children start while the checks are loaded; a sign of life meanwhile."""
+    if not wanted:
+        yield None
+        return
+    from infer_doctor.live import LiveHost
+
+    spinner = _Spinner()
+    try:
+        with LiveHost(timeout_s, spinner.turn) as host:
+            yield host
+    finally:
+        spinner.clear()
+
+
+def registry_of_checks() -> Registry:
+    from infer_doctor.registry import load
+
+    registry = load()
+    for name, error in registry.broken.items():
+        click.echo(f"infer-doctor: plugin {name!r} could not be loaded: {error}", err=True)
+    return registry
+
+
+def chosen(registry: Registry, select: Iterable[str], ignore: Iterable[str]) -> list[Check]:
+    """The wanted checks; raises for an id or glob that names none."""
+    wanted = _named(registry, select) if select else set(registry.checks)
+    left = wanted - _named(registry, ignore)
+    if not left:
+        raise click.ClickException("--select and --ignore leave no check")
+    return [check for id, check in registry.checks.items() if id in left]
+
+
+def _named(registry: Registry, patterns: Iterable[str]) -> set[str]:
+    from fnmatch import filter as matching
+
+    found: set[str] = set()
+    for pattern in (part for text in patterns for part in text.replace(",", " ").split()):
+        ids = matching(registry.checks, pattern)
+        if not ids:
+            raise click.ClickException(no_such_check(pattern, registry))
+        found.update(ids)
+    return found
+
+
+def no_such_check(id: str, registry: Registry) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(id, registry.checks, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else "; `infer-doctor list` shows all"
+    return f"there is no check {id!r}{hint}"
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def emit(report: Report, format: str, output: str | None) -> None:
+    if format == "json":
+        from infer_doctor.render.json import render as render_json
+
+        write(render_json(report), output)
+        return
+    from infer_doctor.render.text import render as render_text
+
+    if output is not None or not sys.stdout.isatty():
+        write("".join(f"{line.text}\n" for line in render_text(report)), output)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for line in render_text(report, min(console.width, 100)):
+        text = Text(line.text)
+        if line.style:
+            whole = line.style in ("bold", "dim")
+            style = "bold" if line.style == "mark" else line.style
+            text.stylize(style, 0, len(line.text) if whole else 8)
+        console.print(text, soft_wrap=True)
+
+
+def write(text: str, output: str | None) -> None:
+    """To a file or standard output; a reader that closes the pipe early is no error."""
+    if output is not None and output != "-":
+        from infer_doctor.host import Unavailable
+        from infer_doctor.live import require_answer
+
+        try:
+            require_answer(output)
+            _write_file(text, output)
+        except Unavailable as error:
+            raise click.ClickException(error.reason) from None
+        except OSError as error:
+            raise click.ClickException(f"{output}: {error.strerror}") from None
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_file(text: str, path: str) -> None:
+    """Write a file; half a one is removed. A FIFO that nobody reads is refused, not waited for."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o666)
+    os.set_blocking(descriptor, True)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError:
+        if os.path.isfile(path):
+            os.unlink(path)
+        raise
+
+
+class _Spinner:
+    """A sign of life on a terminal, after half a second, while something is slow."""
+
+    FRAMES = "|/-\\"
+
+    def __init__(self) -> None:
+        self._wanted = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._turns = 0
+
+    def turn(self) -> None:
+        if self._wanted and time.monotonic() - self._began > SPINNER_AFTER_S:
+            frame = self.FRAMES[self._turns % len(self.FRAMES)]
+            sys.stderr.write(f"\r{frame} examining")
+            sys.stderr.flush()
+            self._turns += 1
+
+    def clear(self) -> None:
+        if self._turns:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
