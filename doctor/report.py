@@ -37,12 +37,23 @@ AREAS = (
     "container",
     "gpu",
     "cuda",
+    "nccl",
     "torch",
     "engine",
     "env",
     "toolchain",
     "host",
     "cache",
+    "launch",
+    "model",
+    "memory",
+    "manifest",
+    "security",
+    "client",
+    "log",
+    "server",
+    "run",
+    "cluster",
 )
 """The order of causes: what stands first makes what follows fail too."""
 
