@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from infer_doctor.catalog.filesystems import PREFETCHED, network_label
 from infer_doctor.facts.engine import EngineFact
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.storage import KERNELS, MODELS, NAMED_MODEL, Place, Store, Stores
 from infer_doctor.fixes.cache import make_room, move_caches, move_to_local_disk
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import MIB, gib

@@ -19,12 +19,13 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.container import CAPABILITIES, MountedDriver, gpu_nodes
 from infer_doctor.facts.driver import KernelModule
 from infer_doctor.facts.engine import EngineFact
-from infer_doctor.facts.launch import Launch, option
 from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.memory import SHM, SharedMemory
 from infer_doctor.facts.pci import PciBus
 from infer_doctor.fixes.container import enlarge_shm, give_gpus, set_driver_capabilities
 from infer_doctor.host import Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import all_ranks, option
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import GIB, gib, plural
@@ -162,10 +163,9 @@ def shm_small(
     name = launch.engine or (engine.name if engine else None)
     if name is None:
         raise Unavailable("the command names no engine")
-    replicas = option(launch, "--data-parallel-size", "-dp") or "1"
-    if launch.ranks is None or not replicas.isdigit():
+    ranks = all_ranks(launch)
+    if ranks is None:
         raise Unavailable("the number of ranks is not a number")
-    ranks = launch.ranks * int(replicas)
     if ranks == 1 and not (engine and engine.build == "cpu"):
         raise NotApplicable("one rank shares nothing")
     if shm.total is None:

@@ -9,11 +9,12 @@ from infer_doctor.checks.cuda_causes import Cause, cause_of, lost_gpus
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.cuda_init import UVM, CudaInit, CudaSurroundings, DeviceNode
 from infer_doctor.facts.gpu import NvmlReading
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.visible import NAME
 from infer_doctor.fixes.cuda import give_uvm, open_nodes
 from infer_doctor.fixes.driver import look_at_kernel_log
 from infer_doctor.host import Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import ranks
 from infer_doctor.model import Evidence, Finding, Fix, Severity
 from infer_doctor.registry import check
 from infer_doctor.units import plural
@@ -129,7 +130,7 @@ def gpus_missing(
     if cuda.count >= total:
         return
     lost = lost_gpus(around)
-    short = launch is not None and (launch.ranks or 1) > cuda.count
+    short = launch is not None and (ranks(launch) or 1) > cuda.count
     because = ""
     severity: Severity | None = None
     fixes: tuple[Fix, ...] = (look_at_kernel_log(),)

@@ -13,7 +13,6 @@ from infer_doctor.facts.cuda_init import DeviceNodes
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import EccRow, GpuEcc, GpuMemory, Gpus, MemoryRow
 from infer_doctor.facts.kernel_log import XidEvents
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.owners import GpuOwners, Owner
 from infer_doctor.facts.pci import PciBus, proof_of_absence
@@ -27,6 +26,8 @@ from infer_doctor.fixes.gpu import (
     set_visible_devices,
 )
 from infer_doctor.host import Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import memory_utilization
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.registry import check
 from infer_doctor.units import age, gib, plural
@@ -218,7 +219,7 @@ def memory_held(
     name = launch.engine if launch and launch.engine else engine.name if engine else "vllm"
     if name != "vllm":
         raise NotApplicable("TensorRT-LLM takes a share of what is free and refuses nothing")
-    share = launch.memory_utilization if launch else None
+    share = memory_utilization(launch) if launch else None
     share = share or default_utilisation(engine.version if engine else None)
     for row in memory.rows:
         if left_out(row.index, chosen):

@@ -9,7 +9,6 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.chosen import BY_BUS, ORDER, ChosenGpus, left_out
 from infer_doctor.facts.gpu import GpuProcesses, Gpus
 from infer_doctor.facts.gpu_health import GpuComputeModes, GpuMig, MigInstance, MigRow
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.machine import Environ
 from infer_doctor.fixes.gpu_health import (
     create_instance,
@@ -18,6 +17,8 @@ from infer_doctor.fixes.gpu_health import (
     reset_when_idle,
     switch_mig_off,
 )
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import ranks as ranks_of
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import gib, plural
@@ -146,7 +147,7 @@ def mig_split(mig: GpuMig, launch: Launch | None) -> Iterator[Finding]:
     """
     _require_mig(mig)
     split = [row for row in mig.rows if row.on and row.instances]
-    ranks = launch.ranks if launch and launch.ranks else 1
+    ranks = (ranks_of(launch) if launch else None) or 1
     whole = len(split) < len(mig.rows) or bool(mig.gaps)
     for row in split:
         wants = f"; the launch wants {ranks} ranks" if ranks > 1 else ""

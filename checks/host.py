@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator
 
 from infer_doctor.engine import NotApplicable
-from infer_doctor.facts.launch import Launch, option
 from infer_doctor.facts.limits import LockRight, ProcessLimits, Rdma
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.memory import HostMemory, MemoryGroup, MemoryGroups
 from infer_doctor.fixes.host import free_memory, more_memory, raise_limit
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import option
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.registry import check
 from infer_doctor.units import GIB, gib

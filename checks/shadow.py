@@ -9,7 +9,6 @@ from infer_doctor.checks.env import CATEGORIES, weight
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.locate import PYTHON_NAME
 from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.shadow import (
@@ -20,6 +19,7 @@ from infer_doctor.facts.shadow import (
     leading,
 )
 from infer_doctor.fixes.shadow import ignore_folder, start_elsewhere
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import Confidence, Evidence, Finding, Severity
 from infer_doctor.registry import check
 from infer_doctor.requirements import broken, satisfied_by, target

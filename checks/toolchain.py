@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Interpreter
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.machine import OperatingSystem
 from infer_doctor.facts.toolchain import Compiler, Compilers, PythonHeaders
 from infer_doctor.fixes.toolchain import (
@@ -16,6 +15,7 @@ from infer_doctor.fixes.toolchain import (
     install_headers,
     run_eager,
 )
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import Confidence, Evidence, Finding, Severity
 from infer_doctor.registry import check
 

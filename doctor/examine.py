@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from infer_doctor.engine import Subject, run
 from infer_doctor.facts.environment import Question
 from infer_doctor.facts.interpreter import read as read_interpreter
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.locate import NotAnInterpreter, locate
 from infer_doctor.host import Capture, Unavailable
+from infer_doctor.launch.command import read as read_command
+from infer_doctor.launch.model import Launch
 from infer_doctor.live import LiveHost
-from infer_doctor.model import CheckResult, Redaction
+from infer_doctor.model import CheckResult, Missing, Redaction
 from infer_doctor.redact import Redactor
 from infer_doctor.registry import Check, Registry
 from infer_doctor.snapshot import BadSnapshot, Snapshot
@@ -19,6 +20,8 @@ from infer_doctor.snapshot import read as read_snapshot
 from infer_doctor.targets import NoTarget, facts_of, is_snapshot, read_text
 
 __all__ = ["Examination", "NoTarget"]
+
+NO_LAUNCH = "no launch was given"
 
 
 class Examination:
@@ -47,7 +50,7 @@ class Examination:
         host: LiveHost | None = None,
     ) -> Examination:
         """What the command line names, `host` for this machine; raises NoTarget or BadSnapshot."""
-        launch = [launch_of(command)] if command else []
+        launch = read_command(command) if command else None
         if targets and snapshot is not None:
             raise NoTarget("give either --snapshot or targets, not both")
         if snapshot is not None:
@@ -68,7 +71,8 @@ class Examination:
         question = Question(python=python)
         if python is not None:
             _require_interpreter(host, question)
-        subject = Subject("host", registry, host=host, given=[question, *launch], deep=deep)
+        subject = Subject("host", registry, host=host, given=[question], deep=deep)
+        _give(subject, launch)
         return cls([subject])
 
     def run(self, checks: Iterable[Check]) -> list[CheckResult]:
@@ -128,18 +132,28 @@ def _replay(
     name: str,
     replayed: Snapshot,
     python: str | None,
-    launch: Sequence[object],
+    launch: Launch | None,
     deep: bool,
 ) -> Subject:
     """The machine of a snapshot as a subject."""
     question = Question(python=python or replayed.python)
-    given = [question, *launch]
-    return Subject(name, registry, host=replayed.host, given=given, deep=deep, replayed=True)
+    subject = Subject(
+        name, registry, host=replayed.host, given=[question], deep=deep, replayed=True
+    )
+    _give(subject, launch)
+    return subject
 
 
-def _foreign(registry: Registry, target: str, launch: Sequence[object]) -> Subject:
+def _give(subject: Subject, launch: Launch | None) -> None:
+    """The launch as a fact, or the proof that there is none to judge."""
+    none = Missing(fact="Launch", reason=NO_LAUNCH, kind="absent")
+    subject.give(Launch, none if launch is None else launch)
+
+
+def _foreign(registry: Registry, target: str, launch: Launch | None) -> Subject:
     """A file as a subject: only the facts it holds."""
-    subject = Subject(target, registry, host=None, given=launch, unasked="not in this file")
+    subject = Subject(target, registry, host=None, unasked="not in this file")
+    _give(subject, launch)
     for kind, fact in facts_of(target).items():
         subject.give(kind, fact)
     return subject

@@ -15,7 +15,7 @@ from machine import DOCUMENT, Machine
 from infer_doctor.catalog.cuda import driver_key
 from infer_doctor.cli import run as command_line
 from infer_doctor.engine import Subject
-from infer_doctor.facts.launch import launch_of
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.redact import without_secrets
 from infer_doctor.registry import load
 from infer_doctor.render.plain import plain

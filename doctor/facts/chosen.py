@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from infer_doctor.facts.gpu import Gpus
-from infer_doctor.facts.launch import Launch, option
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.visible import VisibleDevices
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import all_ranks
 from infer_doctor.registry import probe
 
 ORDER = "CUDA_DEVICE_ORDER"
@@ -43,10 +44,7 @@ def chosen_gpus(
 
 def _ranks(launch: Launch | None) -> int | None:
     """Of all replicas; a command that is no engine's own may take what it likes."""
-    if launch is None or launch.engine is None or launch.ranks is None:
-        return None
-    replicas = option(launch, "--data-parallel-size", "-dp") or "1"
-    return launch.ranks * int(replicas) if replicas.isascii() and replicas.isdigit() else None
+    return all_ranks(launch) if launch is not None and launch.engine is not None else None
 
 
 def index_of(entry: str, gpus: Gpus) -> int | None:

@@ -12,9 +12,9 @@ from infer_doctor.facts.environment import (
     Interpreter,
     package_folder,
 )
-from infer_doctor.facts.launch import Launch
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import Evidence
 from infer_doctor.registry import probe
 

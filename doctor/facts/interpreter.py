@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from infer_doctor.facts.environment import Interpreter, Question
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.locate import Located, NotAnInterpreter, locate
 from infer_doctor.facts.scripts import path_lines, settings
 from infer_doctor.host import Host, Unavailable
+from infer_doctor.launch.model import Launch
 from infer_doctor.registry import probe
 
 LIBRARY_NAME = re.compile(r"python(3\.\d+)(t?)")

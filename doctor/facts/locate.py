@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 
 from infer_doctor.facts.environment import Question
-from infer_doctor.facts.launch import ENGINES, Launch
 from infer_doctor.facts.scripts import (
     ENV,
     interpreter_of,
@@ -17,6 +16,8 @@ from infer_doctor.facts.scripts import (
     pyenv_versions,
 )
 from infer_doctor.host import Host, Unavailable
+from infer_doctor.launch.command import ENGINES
+from infer_doctor.launch.model import Launch
 
 PROGRAMS = ("vllm", "trtllm-serve")
 
@@ -28,8 +29,6 @@ SCRIPT_BYTES = 4096
 MAIN_SYMBOL = "Py_BytesMain"
 """Every CPython since 3.8 defines or imports it (Programs/python.c); it must stay in the dynamic
 symbol table, so a stripped executable has the name too."""
-
-STARTERS = ("env", "exec", "nohup", "time")
 
 
 class NotAnInterpreter(Exception):
@@ -51,7 +50,7 @@ def locate(host: Host, question: Question, launch: Launch | None = None) -> Loca
     """
     if question.python is not None:
         return Located(_checked(host, question.python), "--python")
-    program = _program(launch)
+    program = launch.executable if launch else None
     if program is not None and PYTHON_NAME.fullmatch(posixpath.basename(program)):
         return Located(_checked(host, program), "the command")
     if program is not None and "/" in program and posixpath.basename(program) in ENGINES:
@@ -62,14 +61,6 @@ def locate(host: Host, question: Question, launch: Launch | None = None) -> Loca
         if name and (script := host.which(name, path)):
             return Located(_of_script(host, script), f"{name} on PATH")
     return Located(host.ask("self")["executable"], "the doctor's own")
-
-
-def _program(launch: Launch | None) -> str | None:
-    """The program that a command line starts."""
-    for word in launch.command if launch else ():
-        if word not in STARTERS and not re.match(r"[A-Za-z_]\w*=", word):
-            return word
-    return None
 
 
 def _absolute(host: Host, path: str) -> str:

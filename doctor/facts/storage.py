@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from infer_doctor.facts.launch import Launch
 from infer_doctor.facts.machine import Environ
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Host, Unavailable
+from infer_doctor.launch.model import Launch
 from infer_doctor.registry import probe
 
 MODELS = "model cache"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from infer_doctor.facts.engine import EngineFact
-from infer_doctor.facts.launch import Launch, variable
 from infer_doctor.facts.machine import Environ
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import variable
 from infer_doctor.registry import probe
 
 NAME = "CUDA_VISIBLE_DEVICES"

@@ -182,6 +182,8 @@ class Launch:
     place: Place
     program: tuple[Word, ...] = ()
     """What stands before the engine's own words: "mpirun -n 2", "python -m vllm...", "vllm serve"."""
+    executable: str | None = None
+    """The program itself, without what wraps it: "vllm", "/opt/venv/bin/python"."""
     words: tuple[Word, ...] = ()
     """What follows it: options and the model."""
     config: tuple[Keyword, ...] = ()

@@ -15,6 +15,10 @@ STYLES = {"FAIL": "bold red", "WARN": "bold yellow", "note": "bold cyan", "ok": 
 INDENT = " " * 6
 EXCERPT_WIDTH = 160
 
+NAMED = 5
+"""Checks that cannot apply for one reason are named up to this number: the checks of a launch are
+many where no launch was given."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -117,10 +121,7 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     counts = report.counts
     yield Line(f"ok    {_checks(counts.passed)} passed", "green")
     if counts.not_applicable:
-        ids = _ids(row for row in report.results if row.outcome == "not_applicable")
-        yield from _hanging(
-            "--", f"{_checks(counts.not_applicable)} cannot apply here: {ids}", width
-        )
+        yield from _inapplicable(report, width)
     yield from _undecided("??", "blocked", "could not be decided", report, width)
     yield from _undecided("!!", "crashed", "crashed (a fault of infer-doctor)", report, width)
     yield Line("")
@@ -138,18 +139,37 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     yield Line(total + (f", {counts.crashed} crashed" if counts.crashed else ""), "bold")
 
 
+def _inapplicable(report: Report, width: int) -> Iterator[Line]:
+    """The ids of what cannot apply; many with one reason only as a number, with the reason."""
+    rows = [row for row in report.results if row.outcome == "not_applicable"]
+    few: list[CheckResult] = []
+    many: list[tuple[str, int]] = []
+    for reason, group in _by_reason(rows).items():
+        if len(group) > NAMED:
+            many.append((reason, len(group)))
+        else:
+            few += group
+    parts = [_ids(few)] if few else []
+    parts += [f"{number} because {reason}" for reason, number in many]
+    yield from _hanging("--", f"{_checks(len(rows))} cannot apply here: {'; '.join(parts)}", width)
+
+
 def _undecided(mark: str, outcome: str, words: str, report: Report, width: int) -> Iterator[Line]:
     """Rows of one outcome, those with the same reason together."""
     rows = [row for row in report.results if row.outcome == outcome]
     if not rows:
         return
     yield Line(f"{mark:<6}{_checks(len(rows))} {words}", "yellow")
-    by_reason: dict[str, list[CheckResult]] = {}
-    for row in rows:
-        by_reason.setdefault(row.reason or "no reason given", []).append(row)
-    for reason, group in by_reason.items():
+    for reason, group in _by_reason(rows).items():
         ids = _ids(group)
         yield from _hanging("", f"{ids}: {reason}", width)
+
+
+def _by_reason(rows: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:
+    found: dict[str, list[CheckResult]] = {}
+    for row in rows:
+        found.setdefault(row.reason or "no reason given", []).append(row)
+    return found
 
 
 def _ids(rows: Iterable[CheckResult]) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from infer_doctor.checks.cache import disk_low, network_filesystem, not_writable
 from infer_doctor.facts.engine import EngineFact
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.storage import Place, Store, Stores
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.testing import contract, examine
 
 GIB = 1 << 30

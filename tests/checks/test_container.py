@@ -8,12 +8,13 @@ from infer_doctor.checks.container import driver_capabilities, shm_small, withou
 from infer_doctor.facts.container import MountedDriver, mounted_driver
 from infer_doctor.facts.driver import LIBRARY_FOLDERS, KernelModule
 from infer_doctor.facts.engine import EngineFact
-from infer_doctor.facts.launch import Launch, launch_of
 from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.memory import SharedMemory
 from infer_doctor.facts.pci import PciBus, PciDevice
 from infer_doctor.hands import VERSIONS
 from infer_doctor.host import Absent, Capture, Host, Unavailable
+from infer_doctor.launch.command import read as launch_of
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import Evidence
 from infer_doctor.testing import contract, examine
 

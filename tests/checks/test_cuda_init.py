@@ -34,13 +34,13 @@ from infer_doctor.facts.gpu_health import (
     MigRow,
 )
 from infer_doctor.facts.kernel_log import KernelLog, LogLine, XidEvents, parse_xids
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.facts.pci import PciBus, PciDevice
 from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.facts.visible import VisibleDevices
 from infer_doctor.hands import VERSIONS
 from infer_doctor.host import Capture, Host, Unavailable
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.testing import contract, examine
 

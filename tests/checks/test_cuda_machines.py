@@ -29,8 +29,8 @@ from infer_doctor.checks import (
 )
 from infer_doctor.engine import Subject, run
 from infer_doctor.facts.environment import Question
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.host import Capture, Host
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.model import CheckResult
 from infer_doctor.registry import Registry
 

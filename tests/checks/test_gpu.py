@@ -18,11 +18,11 @@ from infer_doctor.facts.cuda_init import DeviceNode, DeviceNodes
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import EccRow, Gpu, GpuEcc, GpuMemory, Gpus, MemoryRow
 from infer_doctor.facts.kernel_log import LogLine, XidEvents, parse_xids
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.owners import GpuOwners, Owner
 from infer_doctor.facts.pci import PciBus, PciDevice
 from infer_doctor.facts.visible import DeviceIdRules, VisibleDevices
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.testing import contract, examine
 
 GIB = 1 << 30

@@ -14,8 +14,8 @@ from infer_doctor.checks.gpu_modes import (
 from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.gpu import Gpu, GpuProcess, GpuProcesses, Gpus
 from infer_doctor.facts.gpu_health import GpuComputeModes, GpuMig, MigInstance, MigRow
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Environ
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.testing import contract, examine
 
 GIB = 1 << 30

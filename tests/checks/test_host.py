@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from infer_doctor.checks.host import memlock_low, memory_low, nofile_low
-from infer_doctor.facts.launch import Launch, launch_of
 from infer_doctor.facts.limits import Limit, LockRight, ProcessLimits, Rdma
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.memory import HostMemory, MemoryGroup, MemoryGroups, parse_meminfo
+from infer_doctor.launch.command import read as launch_of
+from infer_doctor.launch.model import Launch
 from infer_doctor.testing import contract, examine
 
 GIB = 1 << 30

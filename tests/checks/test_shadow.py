@@ -9,8 +9,8 @@ from environment_facts import HERE, PYTHON, SITE, dist, engine, environ, install
 
 from infer_doctor.checks.shadow import engine_shadowed, working_folder_shadows
 from infer_doctor.facts.environment import Distribution
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.shadow import HiddenPackage, HiddenPackages, LocalCopy, WorkingFolder
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.testing import contract, examine
 
 HOME = "/home/u/.local/lib/python3.12/site-packages"

@@ -9,9 +9,9 @@ import pytest
 from infer_doctor.checks.toolchain import compiler_missing, headers_missing
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Interpreter
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import OperatingSystem
 from infer_doctor.facts.toolchain import Compiler, Compilers, PythonHeaders
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.testing import contract, examine
 
 PYTHON = Interpreter(

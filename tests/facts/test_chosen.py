@@ -6,10 +6,10 @@ import pytest
 
 from infer_doctor.facts.chosen import chosen_gpus
 from infer_doctor.facts.gpu import Gpu, Gpus
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.visible import VisibleDevices
 from infer_doctor.host import Absent, Unavailable
+from infer_doctor.launch.command import read as launch_of
 
 NOTHING = Environ(variables={})
 

@@ -18,10 +18,10 @@ from infer_doctor.facts.engine import (
 )
 from infer_doctor.facts.engine_variables import engine_variables, known_names
 from infer_doctor.facts.environment import Interpreter, distributions
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.toolchain import compilers, python_headers
 from infer_doctor.host import Absent, Unavailable
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.live import LiveHost
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "environment"

@@ -15,9 +15,9 @@ import pytest
 
 from infer_doctor.facts.environment import Interpreter, Question, distributions
 from infer_doctor.facts.interpreter import read
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.locate import Located, NotAnInterpreter, locate
 from infer_doctor.host import Host, Unavailable
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.live import LiveHost
 
 CAPTURES = Path(__file__).parents[1] / "captures" / "environment"

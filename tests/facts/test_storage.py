@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from infer_doctor.facts.launch import launch_of
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.storage import Stores, local_model, places, stores
 from infer_doctor.hands import VERSIONS
 from infer_doctor.host import Capture, Host
+from infer_doctor.launch.command import read as launch_of
 
 DISK = {"device": 1, "mount": "/", "type": "ext4", "total": 100, "free": 50, "inodes": 9}
 DISK |= {"inodes_free": 8, "read_only": False, "writable": True}

@@ -10,7 +10,7 @@ from typing import Any
 
 from infer_doctor.engine import Subject, run
 from infer_doctor.facts.environment import Question
-from infer_doctor.facts.launch import launch_of
+from infer_doctor.launch.command import read as launch_of
 from infer_doctor.registry import load
 from infer_doctor.snapshot import read
 
