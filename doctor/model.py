@@ -91,10 +91,135 @@ class Evidence:
 
 @frozen
 class Action:
-    """One step of a fix: a command line to run, or a sentence for what no command does."""
+    """One step of a fix that a person takes: a command line to run, or a sentence."""
 
     kind: Literal["command", "text"]
     text: str
+
+
+Format = Literal[
+    "command", "shell", "yaml", "json", "toml", "env", "dockerfile", "systemd", "python"
+]
+"""What the file of an Edit is written in; "command" is the command line after `--`."""
+
+
+@frozen
+class Edit:
+    """One change of a text file that leaves comments, order and formatting as they are.
+
+    Made by `fixes/launching.py`; `docs/fixes.md` tells what each field means for each `what`.
+    """
+
+    kind: Literal["edit"] = "edit"
+    text: str
+    file: str
+    format: Format
+    what: Literal["option", "variable", "key", "keyword"]
+    do: Literal["set", "remove", "rename", "append"]
+    name: str = ""
+    path: tuple[str | int, ...] = ()
+    value: str | None = None
+    line: int | None = None
+    anchor: str | None = None
+
+
+@frozen
+class SetVariable:
+    """An environment variable of the next start; None takes it out. `text` is the shell line."""
+
+    kind: Literal["variable"] = "variable"
+    text: str
+    name: str
+    value: str | None
+
+
+@frozen
+class WriteFile:
+    """A whole new file, with the folders above it. `text` is a command that does the same."""
+
+    kind: Literal["write"] = "write"
+    text: str
+    file: str
+    content: str
+    mode: int = 0o644
+
+
+@frozen
+class RemoveFiles:
+    """Files or whole folders that are taken away; they are kept until the run is forgotten."""
+
+    kind: Literal["remove"] = "remove"
+    text: str
+    files: tuple[str, ...]
+
+
+@frozen
+class Packages:
+    """Distributions that the installer of an environment removes and installs.
+
+    `install` are requirements with a version each; `options` of `pip install`, such as
+    "--no-deps" or "--index-url", URL. `text` is the command.
+    """
+
+    kind: Literal["packages"] = "packages"
+    text: str
+    python: str
+    remove: tuple[str, ...] = ()
+    install: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    uv: bool = False
+
+
+@frozen
+class EndProcess:
+    """End a process: SIGTERM, then SIGKILL. `started` is field 22 of /proc/PID/stat, in ticks."""
+
+    kind: Literal["end"] = "end"
+    text: str
+    pid: int
+    started: int
+    name: str = ""
+
+
+@frozen
+class Fetch:
+    """Download broken files of a model again, through the huggingface_hub of `python`.
+
+    `folder` None: into the local cache. `files` are names in the repository.
+    """
+
+    kind: Literal["fetch"] = "fetch"
+    text: str
+    python: str
+    repository: str
+    revision: str | None
+    folder: str | None
+    files: tuple[str, ...]
+
+
+@frozen
+class ConvertWeights:
+    """Write .bin weights of a folder as safetensors, with the torch of `python`."""
+
+    kind: Literal["convert"] = "convert"
+    text: str
+    python: str
+    folder: str
+    files: tuple[str, ...]
+
+
+AnyAction = (
+    Action
+    | Edit
+    | SetVariable
+    | WriteFile
+    | RemoveFiles
+    | Packages
+    | EndProcess
+    | Fetch
+    | ConvertWeights
+)
+"""The closed set of what a fix may do. Action is for people; the others `infer-doctor fix` does."""
 
 
 @frozen
@@ -106,7 +231,7 @@ class Fix:
     safety: Safety
     restarts: bool
     why: str | None = None
-    actions: tuple[Action, ...] = ()
+    actions: tuple[AnyAction, ...] = ()
 
 
 @frozen

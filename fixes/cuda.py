@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from infer_doctor.fixes.variables import set_variable
 from infer_doctor.model import Action, Fix
 
 
@@ -14,7 +15,7 @@ def unset_visible_devices() -> Fix:
         title="Start without CUDA_VISIBLE_DEVICES, or with the indices that nvidia-smi -L shows",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text="unset CUDA_VISIBLE_DEVICES"),),
+        actions=(set_variable("CUDA_VISIBLE_DEVICES", None),),
     )
 
 

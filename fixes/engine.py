@@ -7,8 +7,9 @@ import posixpath
 from infer_doctor.catalog.vllm import RemovedVariable
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
-from infer_doctor.fixes.environment import install, managed, quoted
-from infer_doctor.model import Action, Fix
+from infer_doctor.fixes.environment import install_packages, managed, quoted
+from infer_doctor.fixes.variables import set_variable
+from infer_doctor.model import Action, Fix, WriteFile
 
 STAYS = (
     "pip does not know these two files: delete the folder before you install another vLLM, "
@@ -37,32 +38,34 @@ def write_metadata(version: str, interpreter: Interpreter) -> Fix:
     """Two lines of metadata beside the package. The word cpu in the version is not decoration."""
     name = f"vllm-{version}.dist-info"
     folder = f"{interpreter.site}/{name}"
-    words = rf"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
-    record = rf"{name}/METADATA,,\n{name}/RECORD,,\n"
-    place = quoted(folder)
-    command = (
-        f"mkdir {place} && printf '{words}' > {place}/METADATA"
-        f" && printf '{record}' > {place}/RECORD"
-    )
+    words = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
+    record = f"{name}/METADATA,,\n{name}/RECORD,,\n"
     return Fix(
         id="add-vllm-metadata",
         title=f"Add metadata for vllm {version} ({name} with Name: vllm, Version: {version})",
         safety="unsafe",
         restarts=True,
         why=STAYS,
-        actions=(Action(kind="command", text=command),),
+        actions=(_write(f"{folder}/METADATA", words), _write(f"{folder}/RECORD", record)),
     )
 
 
+def _write(path: str, content: str) -> WriteFile:
+    """A new small file, and the command that does the same."""
+    words = content.replace("\n", r"\n")
+    command = f"mkdir -p {quoted(posixpath.dirname(path))} && printf '{words}' > {quoted(path)}"
+    return WriteFile(text=command, file=path, content=content)
+
+
 def _reinstall(version: str, interpreter: Interpreter, distributions: Distributions) -> Fix:
-    words = ("--no-deps", "--force-reinstall", f"vllm=={version}")
+    again = ("--no-deps", "--force-reinstall")
     return Fix(
         id="reinstall-vllm",
         title=f"Install the distribution vllm {version} again",
         safety="unsafe",
         restarts=True,
         why=managed(interpreter) or "it replaces the package's files",
-        actions=(Action(kind="command", text=install(interpreter, distributions, *words)),),
+        actions=(install_packages(interpreter, distributions, f"vllm=={version}", options=again),),
     )
 
 
@@ -89,7 +92,7 @@ def use_target_device() -> Fix:
         title="Or start with VLLM_TARGET_DEVICE=cpu, which this vLLM takes for its platform",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text="export VLLM_TARGET_DEVICE=cpu"),),
+        actions=(set_variable("VLLM_TARGET_DEVICE", "cpu"),),
     )
 
 
@@ -107,7 +110,7 @@ def replace_variable(name: str, known: RemovedVariable) -> Fix:
         title=title,
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text=f"unset {name}"),),
+        actions=(set_variable(name, None),),
     )
 
 

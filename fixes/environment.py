@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 
 from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
-from infer_doctor.model import Action, Fix
+from infer_doctor.model import Action, AnyAction, Fix, Packages
 from infer_doctor.requirements import Broken
 
 INDEX = "https://download.pytorch.org/whl"
@@ -42,6 +42,40 @@ def install(
     return " ".join((program, *(shlex.quote(word) for word in words)))
 
 
+def remove_packages(
+    interpreter: Interpreter | None, distributions: Distributions | None, *names: str
+) -> AnyAction:
+    """Remove these distributions; a command for people where the interpreter is not known."""
+    text = uninstall(interpreter, distributions, *names)
+    if interpreter is None:
+        return Action(kind="command", text=text)
+    return Packages(
+        text=text,
+        python=interpreter.executable,
+        remove=names,
+        uv=not _installer(interpreter, distributions, "")[1],
+    )
+
+
+def install_packages(
+    interpreter: Interpreter | None,
+    distributions: Distributions | None,
+    *wanted: str,
+    options: Sequence[str] = (),
+) -> AnyAction:
+    """Install these requirements; `options` are pip's own."""
+    text = install(interpreter, distributions, *wanted, *options)
+    if interpreter is None:
+        return Action(kind="command", text=text)
+    return Packages(
+        text=text,
+        python=interpreter.executable,
+        install=wanted,
+        options=tuple(options),
+        uv=not _installer(interpreter, distributions, "")[1],
+    )
+
+
 def _installer(
     interpreter: Interpreter | None, distributions: Distributions | None, verb: str
 ) -> tuple[str, bool]:
@@ -72,7 +106,7 @@ def meet_requirements(
         safety="unsafe",
         restarts=True,
         why=managed(interpreter) or "it may change the versions of other packages",
-        actions=(Action(kind="command", text=install(interpreter, distributions, *wanted)),),
+        actions=(install_packages(interpreter, distributions, *wanted),),
     )
 
 
@@ -88,7 +122,7 @@ def install_again(
         safety="unsafe",
         restarts=True,
         why=managed(interpreter) or "it may change the versions of other packages",
-        actions=(Action(kind="command", text=install(interpreter, distributions, wanted)),),
+        actions=(install_packages(interpreter, distributions, wanted),),
     )
 
 
@@ -123,7 +157,7 @@ def keep_one(
             safety="manual",
             restarts=True,
             why="which of them is needed is not declared by the engine",
-            actions=(Action(kind="command", text=uninstall(interpreter, distributions, *names)),),
+            actions=(remove_packages(interpreter, distributions, *names),),
         )
     chosen = f"{keep.written_name}=={keep.version}"
     return Fix(
@@ -133,8 +167,8 @@ def keep_one(
         restarts=True,
         why="removing one of them alone deletes files of the other",
         actions=(
-            Action(kind="command", text=uninstall(interpreter, distributions, *names)),
-            Action(kind="command", text=install(interpreter, distributions, "--no-deps", chosen)),
+            remove_packages(interpreter, distributions, *names),
+            install_packages(interpreter, distributions, chosen, options=("--no-deps",)),
         ),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from infer_doctor.fixes.variables import set_variable
 from infer_doctor.model import Action, Fix
 
 LEAST_SHARE = 0.1
@@ -38,7 +39,7 @@ def set_visible_devices(value: str) -> Fix:
         title=f"Start with CUDA_VISIBLE_DEVICES={value}",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text=f"export CUDA_VISIBLE_DEVICES={value}"),),
+        actions=(set_variable("CUDA_VISIBLE_DEVICES", value),),
     )
 
 

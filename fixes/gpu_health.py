@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infer_doctor.fixes.variables import set_variable
 from infer_doctor.model import Action, Fix
 
 
@@ -128,7 +129,7 @@ def order_by_bus() -> Fix:
         title="Start with CUDA_DEVICE_ORDER=PCI_BUS_ID",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text="export CUDA_DEVICE_ORDER=PCI_BUS_ID"),),
+        actions=(set_variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),),
     )
 
 

@@ -9,8 +9,8 @@ from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.libraries import LoadedLibrary
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.torch import TorchBuild
-from infer_doctor.fixes.environment import install, managed, quoted
-from infer_doctor.fixes.variables import unset
+from infer_doctor.fixes.environment import install_packages, managed, quoted
+from infer_doctor.fixes.variables import set_variable, unset
 from infer_doctor.model import Action, Fix
 
 
@@ -26,9 +26,8 @@ def install_pinned(
         restarts=True,
         why=managed(interpreter) or "it replaces the files that are there",
         actions=(
-            Action(
-                kind="command",
-                text=install(interpreter, distributions, "--force-reinstall", "--no-deps", wanted),
+            install_packages(
+                interpreter, distributions, wanted, options=("--force-reinstall", "--no-deps")
             ),
         ),
     )
@@ -83,17 +82,13 @@ def leave_out(row: LoadedLibrary, environ: Environ | None, *, holds_driver: bool
         return unset("LD_PRELOAD")
     if row.found_by == "LD_LIBRARY_PATH" and value and not holds_driver:
         kept = [part for part in re.split("[:;]", value) if not _same(part, folder)]
-        command = (
-            f"export LD_LIBRARY_PATH={quoted(':'.join(kept))}"
-            if any(kept)
-            else ("unset LD_LIBRARY_PATH")
-        )
+        left = ":".join(kept) if any(kept) else None
         return Fix(
             id="leave-out-library-folder",
             title=f"Start without {folder} in LD_LIBRARY_PATH",
             safety="safe",
             restarts=True,
-            actions=(Action(kind="command", text=command),),
+            actions=(set_variable("LD_LIBRARY_PATH", left),),
         )
     why = "the folder also holds the driver's libraries" if holds_driver else None
     return Fix(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
-from infer_doctor.fixes.environment import install, managed, uninstall
-from infer_doctor.model import Action, Fix
+from infer_doctor.fixes.environment import install_packages, managed, remove_packages
+from infer_doctor.model import Fix
 
 
 def only_nvidia_ml(
@@ -25,10 +25,8 @@ def only_nvidia_ml(
         restarts=True,
         why=managed(interpreter) or "a package that declares pynvml is then incomplete for pip",
         actions=(
-            Action(kind="command", text=uninstall(interpreter, distributions, "pynvml")),
-            Action(
-                kind="command", text=install(interpreter, distributions, f"nvidia-ml-py{version}")
-            ),
+            remove_packages(interpreter, distributions, "pynvml"),
+            install_packages(interpreter, distributions, f"nvidia-ml-py{version}"),
         ),
     )
 
@@ -41,9 +39,7 @@ def older_pynvml(interpreter: Interpreter, distributions: Distributions) -> Fix:
         safety="unsafe",
         restarts=True,
         why=managed(interpreter),
-        actions=(
-            Action(kind="command", text=install(interpreter, distributions, "pynvml==11.5.3")),
-        ),
+        actions=(install_packages(interpreter, distributions, "pynvml==11.5.3"),),
     )
 
 
@@ -63,10 +59,9 @@ def keep_cuda(
         restarts=True,
         why=managed(interpreter) or "removing them alone deletes files of the others",
         actions=(
-            Action(kind="command", text=uninstall(interpreter, distributions, *names)),
-            Action(
-                kind="command",
-                text=install(interpreter, distributions, "--no-deps", "--force-reinstall", *wanted),
+            remove_packages(interpreter, distributions, *names),
+            install_packages(
+                interpreter, distributions, *wanted, options=("--no-deps", "--force-reinstall")
             ),
         ),
     )
@@ -86,9 +81,8 @@ def fetch_trtllm(
         why=managed(interpreter)
         or "that index must be reachable from here; NVIDIA's images have it installed",
         actions=(
-            Action(
-                kind="command",
-                text=install(interpreter, distributions, "--force-reinstall", *index, wanted),
+            install_packages(
+                interpreter, distributions, wanted, options=("--force-reinstall", *index)
             ),
         ),
     )
@@ -111,9 +105,7 @@ def match_flashinfer(
             safety="unsafe",
             restarts=True,
             why=managed(interpreter),
-            actions=(
-                Action(kind="command", text=install(interpreter, distributions, wanted, *index)),
-            ),
+            actions=(install_packages(interpreter, distributions, wanted, options=index),),
         ),
         Fix(
             id="skip-flashinfer-version-check",

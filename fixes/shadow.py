@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
-from infer_doctor.fixes.environment import managed, quoted, uninstall
+from infer_doctor.fixes.environment import managed, remove_packages
+from infer_doctor.fixes.variables import set_variable
 from infer_doctor.model import Action, Fix
 
 
@@ -25,9 +26,7 @@ def ignore_folder(
                 safety="unsafe",
                 restarts=True,
                 why=managed(interpreter) or "other programs of this user may need it",
-                actions=(
-                    Action(kind="command", text=uninstall(interpreter, distributions, hiding.name)),
-                ),
+                actions=(remove_packages(interpreter, distributions, hiding.name),),
             )
         )
     return tuple(fixes)
@@ -40,21 +39,20 @@ def _no_user_site(folder: str) -> Fix:
         safety="safe",
         restarts=True,
         why="whatever else the engine takes from there must be installed in its environment",
-        actions=(Action(kind="command", text="export PYTHONNOUSERSITE=1"),),
+        actions=(set_variable("PYTHONNOUSERSITE", "1"),),
     )
 
 
 def _shorter_path(folder: str, interpreter: Interpreter) -> Fix:
     left = [place for place in interpreter.python_path if place != folder]
-    value = ":".join(quoted(place) for place in left)
-    command = f"export PYTHONPATH={value}" if left else "unset PYTHONPATH"
+    value = ":".join(left) if left else None
     return Fix(
         id="shorten-python-path",
         title=f"Take {folder} out of PYTHONPATH",
         safety="safe",
         restarts=True,
         why="whatever else the engine takes from there must be installed in its environment",
-        actions=(Action(kind="command", text=command),),
+        actions=(set_variable("PYTHONPATH", value),),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.machine import OperatingSystem
 from infer_doctor.facts.torch import TorchBuild
-from infer_doctor.fixes.environment import install, managed, quoted
+from infer_doctor.fixes.environment import install_packages, managed, quoted
+from infer_doctor.fixes.variables import set_variable
 from infer_doctor.model import Action, Fix
 
 FLASHINFER_INDEX = "https://flashinfer.ai/whl"
@@ -60,7 +61,7 @@ def correct_variable(wanted: str) -> Fix:
         title=f"Unset {name}, or set it to a compiler that exists",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text=f"unset {name}"),),
+        actions=(set_variable(name, None),),
     )
 
 
@@ -104,7 +105,7 @@ def native_sampler() -> Fix:
         title="Start with VLLM_USE_FLASHINFER_SAMPLER=0: vLLM then samples with torch and Triton",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text="export VLLM_USE_FLASHINFER_SAMPLER=0"),),
+        actions=(set_variable("VLLM_USE_FLASHINFER_SAMPLER", "0"),),
     )
 
 
@@ -126,9 +127,8 @@ def precompiled_kernels(
         restarts=True,
         why=managed(interpreter) or f"only if {index} has it for this CUDA",
         actions=(
-            Action(
-                kind="command",
-                text=install(interpreter, distributions, wanted, "--extra-index-url", index),
+            install_packages(
+                interpreter, distributions, wanted, options=("--extra-index-url", index)
             ),
         ),
     )
@@ -153,5 +153,5 @@ def install_ninja(interpreter: Interpreter | None, distributions: Distributions 
         safety="unsafe",
         restarts=True,
         why=managed(interpreter),
-        actions=(Action(kind="command", text=install(interpreter, distributions, "ninja")),),
+        actions=(install_packages(interpreter, distributions, "ninja"),),
     )

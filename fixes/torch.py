@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.torch import Companion, TorchBuild
-from infer_doctor.fixes.environment import INDEX, install, managed, uninstall
+from infer_doctor.fixes.environment import INDEX, install_packages, managed, remove_packages
 from infer_doctor.model import Action, Fix
 
 
@@ -27,7 +27,7 @@ def match_companions(
     names = [row.name for row in rows]
     written = _listed([f"{row.name} {row.version}" for row in rows])
     first = torch.kind == "cpu"  # beside a torch for GPUs they are there for a reason
-    remove = Action(kind="command", text=uninstall(interpreter, distributions, *names))
+    remove = remove_packages(interpreter, distributions, *names)
     without = Fix(
         id="uninstall-companions",
         title=f"{'Uninstall' if first else 'Or uninstall'} {written}",
@@ -40,7 +40,9 @@ def match_companions(
     if index is None:
         return (without,)
     wanted = f"torch=={_declared(torch, distributions)}"
-    command = install(interpreter, distributions, wanted, *names, "--index-url", index)
+    add = install_packages(
+        interpreter, distributions, wanted, *names, options=("--index-url", index)
+    )
     fitting = Fix(
         id="install-fitting-companions",
         title=f"{'Or install' if first else 'Install'} the builds of {_listed(names)} that fit "
@@ -48,7 +50,7 @@ def match_companions(
         safety="unsafe",
         restarts=True,
         why=managed(interpreter) or f"only if {index} has them for this torch",
-        actions=(remove, Action(kind="command", text=command)),
+        actions=(remove, add),
     )
     return (without, fitting) if first else (fitting, without)
 
@@ -101,7 +103,6 @@ def cuda_torch(
     distributions: Distributions | None,
 ) -> Fix:
     """Replace a torch for the CPU by the one the engine was built with."""
-    names = uninstall(interpreter, distributions, "torch")
     return Fix(
         id="install-cuda-torch",
         title=f"Replace torch {torch.version} by the CUDA build of {wanted}",
@@ -111,8 +112,8 @@ def cuda_torch(
         or "some gigabytes of CUDA libraries come with it; for a certain CUDA add "
         f"--index-url {INDEX}/cuXYZ",
         actions=(
-            Action(kind="command", text=names),
-            Action(kind="command", text=install(interpreter, distributions, wanted)),
+            remove_packages(interpreter, distributions, "torch"),
+            install_packages(interpreter, distributions, wanted),
         ),
     )
 
@@ -130,5 +131,5 @@ def without_extension(
         safety="unsafe",
         restarts=True,
         why=managed(interpreter) or "a model that needs it says so",
-        actions=(Action(kind="command", text=uninstall(interpreter, distributions, name)),),
+        actions=(remove_packages(interpreter, distributions, name),),
     )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infer_doctor.model import Action, Fix
+from infer_doctor.fixes.environment import quoted
+from infer_doctor.model import Fix, SetVariable
+
+
+def set_variable(name: str, value: str | None) -> SetVariable:
+    """For the shell or program that starts the engine next; None takes the variable out."""
+    line = f"unset {name}" if value is None else f"export {name}={quoted(value)}"
+    return SetVariable(text=line, name=name, value=value)
 
 
 def unset(name: str) -> Fix:
@@ -14,7 +21,7 @@ def unset(name: str) -> Fix:
         title=f"Start without {name}",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text=f"unset {name}"),),
+        actions=(set_variable(name, None),),
     )
 
 
@@ -26,5 +33,5 @@ def exempt_localhost(names: Sequence[str]) -> Fix:
         title="Exempt this machine from the proxy, for clients and for the engine",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text=f"export no_proxy={value} NO_PROXY={value}"),),
+        actions=(set_variable("no_proxy", value), set_variable("NO_PROXY", value)),
     )

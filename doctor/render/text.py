@@ -15,6 +15,9 @@ STYLES = {"FAIL": "bold red", "WARN": "bold yellow", "note": "bold cyan", "ok": 
 INDENT = " " * 6
 EXCERPT_WIDTH = 160
 
+COPIED = ("command", "variable", "write", "packages", "end")
+"""Kinds of actions whose text is a command: never broken, so that it can be copied."""
+
 NAMED = 5
 """Checks that cannot apply for one reason are named up to this number: the checks of a launch are
 many where no launch was given."""
@@ -104,7 +107,7 @@ def _fix(fix: Fix, width: int) -> Iterator[Line]:
     if fix.why:
         yield from _wrap(fix.why, " " * 8, width)
     for action in fix.actions:
-        if action.kind == "command":
+        if action.kind in COPIED:
             yield Line(f"{' ' * 10}{action.text}")
         else:
             yield from _wrap(action.text, " " * 10, width)

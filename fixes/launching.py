@@ -1,0 +1,280 @@
+"""What a fix changes in a launch: options, variables, fields of its container.
+
+Each function returns the actions for wherever the thing stands: the command line, a script, a
+manifest, a configuration file, a Python call. What no editor can reach becomes a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from infer_doctor.facts.engine_options import Option
+from infer_doctor.fixes import variables
+from infer_doctor.launch.model import COMMAND_LINE, Keyword, Launch, Place, Word
+from infer_doctor.model import Action, AnyAction, Edit, Format
+
+FORMATS: dict[str, Format] = {
+    "command": "command",
+    "script": "shell",
+    "docker-run": "shell",
+    "compose": "yaml",
+    "kubernetes": "yaml",
+    "helm": "yaml",
+    "systemd": "systemd",
+    "dockerfile": "dockerfile",
+    "python": "python",
+}
+
+SUFFIXES: dict[str, Format] = {
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".toml": "toml",
+    ".env": "env",
+    ".py": "python",
+    ".service": "systemd",
+}
+
+
+def set_option(
+    launch: Launch, name: str, value: Any, given: Option | None = None
+) -> tuple[AnyAction, ...]:
+    """Give an option a value; `name` is the flag to write ("--max-model-len"), `given` where it
+    stands now. None as the value is a flag without one."""
+    words = name if value is None else f"{name} {value}"
+    if (keyword := _keyword(launch, name, given)) is not None:
+        return (_key(launch, keyword, "set", _literal(launch, keyword.place, value), words),)
+    if launch.kind == "python":
+        return _python(launch, name, value)
+    word = _word(launch, given.flag if given else name, given)
+    text = None if value is None else str(value)
+    if word is not None:
+        flag = word.text.partition("=")[0]
+        return (_option(launch, word.place, "set", flag, text, f"set {flag} {value}"),)
+    place, anchor = _end(launch)
+    return (_option(launch, place, "set", name, text, f"add {words}", anchor),)
+
+
+def remove_option(launch: Launch, option: str, place: Place | None = None) -> tuple[AnyAction, ...]:
+    """Take an option out, with its value; `option` as it is written there."""
+    if (keyword := _written_keyword(launch, option)) is not None:
+        return (_key(launch, keyword, "remove", None, f"take {option} out"),)
+    word = _at(launch, option, place)
+    if word is None:
+        return (Action(kind="text", text=f"take {option} out"),)
+    flag = word.text.partition("=")[0]
+    return (_option(launch, word.place, "remove", flag, None, f"take {flag} out"),)
+
+
+def rename_option(
+    launch: Launch, option: str, successor: str, place: Place | None = None
+) -> tuple[AnyAction, ...]:
+    """Write `successor` instead: "--new-name" keeps the value, "--new-name 512" is the whole."""
+    text = f"write {successor} instead of {option}"
+    if (keyword := _written_keyword(launch, option)) is not None:
+        name, _, value = successor.partition(" ")
+        style = "_" if "_" in option or keyword in launch.keywords else "-"
+        new = name.lstrip("-").replace("-", style)
+        edit = _key(launch, keyword, "rename", f"{new} {value}".strip(), text)
+        return (edit,)
+    word = _at(launch, option, place)
+    if word is None:
+        return (Action(kind="text", text=text),)
+    flag = word.text.partition("=")[0]
+    return (_option(launch, word.place, "rename", flag, successor, text),)
+
+
+def set_variable(launch: Launch | None, name: str, value: str | None) -> tuple[AnyAction, ...]:
+    """Set a variable for the engine, or take it out with None.
+
+    Where the launch writes it, the file is edited; else it is a line for the shell that starts.
+    """
+    here = variables.set_variable(name, value)
+    if launch is None or launch.kind == "command":
+        return (here,)
+    written = [row for row in launch.environment if row.name == name and row.place.line]
+    if not written:
+        if value is None or launch.kind == "python":
+            return (here,)
+        place, anchor = _start(launch)
+        return (_variable(launch, place, name, value, f"set {name}={value}", anchor),)
+    words = f"take {name} out" if value is None else f"set {name}={value}"
+    return tuple(_variable(launch, row.place, name, value, words) for row in written)
+
+
+def set_field(
+    launch: Launch, path: tuple[str | int, ...], value: Any, *, append: bool = False
+) -> tuple[AnyAction, ...]:
+    """Set a field of the container (None takes it out), or append to a list.
+
+    `path` starts at the container's own mapping (a service of compose, a container of a pod);
+    ".." goes up, so that ("..", "..", "volumes") is a field of the pod's spec.
+    """
+    container = launch.container
+    if container is None or launch.kind not in ("compose", "kubernetes", "helm"):
+        return ()
+    name = ".".join(str(step) for step in path if step != "..")
+    wanted = json.dumps(value)
+    text = (
+        f"take {name} out" if value is None else f"{'add to' if append else 'set'} {name}: {wanted}"
+    )
+    return (
+        Edit(
+            text=text,
+            file=container.place.file,
+            format="yaml",
+            what="key",
+            do="append" if append else "remove" if value is None else "set",
+            path=path,
+            value=None if value is None else wanted,
+            line=container.place.line,
+            anchor=container.name,
+        ),
+    )
+
+
+def set_docker_option(launch: Launch, flag: str, value: str | None) -> tuple[AnyAction, ...]:
+    """An option of `docker run` itself, such as --shm-size: it stands before the image."""
+    if launch.kind != "docker-run":
+        return ()
+    written = f"{flag}={value}" if value is not None else flag
+    for number, word in enumerate(launch.program):
+        if word.text.partition("=")[0] == flag:
+            return (_option(launch, word.place, "set", flag, value, f"set {written}"),)
+        if word.text == "run" and number:
+            anchor = word
+    return (_option(launch, anchor.place, "set", flag, value, f"add {written}", anchor.text),)
+
+
+def format_of(launch: Launch, place: Place) -> Format:
+    """What the file of a place is written in."""
+    if place.file == COMMAND_LINE:
+        return "command"
+    if place.file == launch.place.file and launch.kind in FORMATS:
+        return FORMATS[launch.kind]
+    name = os.path.basename(place.file)
+    return SUFFIXES.get(".env" if name.startswith(".env") else os.path.splitext(name)[1], "shell")
+
+
+def _option(
+    launch: Launch,
+    place: Place,
+    do: Any,
+    name: str,
+    value: str | None,
+    text: str,
+    anchor: str | None = None,
+) -> Edit:
+    return Edit(
+        text=text,
+        file=place.file,
+        format=format_of(launch, place),
+        what="option",
+        do=do,
+        name=name,
+        value=value,
+        line=place.line,
+        anchor=anchor,
+    )
+
+
+def _variable(
+    launch: Launch,
+    place: Place,
+    name: str,
+    value: str | None,
+    text: str,
+    anchor: str | None = None,
+) -> Edit:
+    return Edit(
+        text=text,
+        file=place.file,
+        format=format_of(launch, place),
+        what="variable",
+        do="remove" if value is None else "set",
+        name=name,
+        value=value,
+        line=place.line,
+        anchor=anchor,
+    )
+
+
+def _key(launch: Launch, keyword: Keyword, do: Any, value: str | None, text: str) -> Edit:
+    """A key of a configuration file, or a keyword of a Python call."""
+    python = keyword in launch.keywords
+    return Edit(
+        text=text,
+        file=keyword.place.file,
+        format="python" if python else format_of(launch, keyword.place),
+        what="keyword" if python else "key",
+        do=do,
+        name=keyword.name if python else "",
+        path=() if python else tuple(keyword.name.split(".")),
+        value=value,
+        line=keyword.place.line if python else None,
+    )
+
+
+def _python(launch: Launch, name: str, value: Any) -> tuple[AnyAction, ...]:
+    """A keyword that the call does not have yet."""
+    keyword = name.lstrip("-").replace("-", "_")
+    written = repr(True if value is None else value)
+    return (
+        Edit(
+            text=f"add {keyword}={written}",
+            file=launch.place.file,
+            format="python",
+            what="keyword",
+            do="set",
+            name=keyword,
+            value=written,
+            line=launch.place.line,
+            anchor=launch.entry,
+        ),
+    )
+
+
+def _literal(launch: Launch, place: Place, value: Any) -> str:
+    value = True if value is None else value
+    return repr(value) if format_of(launch, place) == "python" else json.dumps(value)
+
+
+def _keyword(launch: Launch, name: str, given: Option | None) -> Keyword | None:
+    wanted = given.flag if given else name
+    return _written_keyword(launch, wanted)
+
+
+def _written_keyword(launch: Launch, name: str) -> Keyword | None:
+    plain = name.lstrip("-").replace("-", "_")
+    for row in (*launch.keywords, *launch.config):
+        if row.name.lstrip("-").replace("-", "_") == plain:
+            return row
+    return None
+
+
+def _word(launch: Launch, flag: str, given: Option | None) -> Word | None:
+    return _at(launch, flag, given.place if given else None)
+
+
+def _at(launch: Launch, flag: str, place: Place | None) -> Word | None:
+    """The last word of that flag: it is the one that counts."""
+    flag = flag.partition("=")[0]
+    found = [word for word in launch.words if word.text.partition("=")[0] == flag]
+    if place is not None:
+        found = [word for word in found if word.place == place] or found
+    return found[-1] if found else None
+
+
+def _end(launch: Launch) -> tuple[Place, str | None]:
+    """Behind which word something new is written."""
+    words = launch.words or launch.program
+    return (words[-1].place, words[-1].text) if words else (launch.place, None)
+
+
+def _start(launch: Launch) -> tuple[Place, str | None]:
+    words = launch.program or launch.words
+    if launch.kind in ("compose", "kubernetes", "helm") and launch.container is not None:
+        return launch.container.place, launch.container.name
+    return (words[0].place, words[0].text) if words else (launch.place, None)
