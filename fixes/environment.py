@@ -64,7 +64,7 @@ def install_packages(
     options: Sequence[str] = (),
 ) -> AnyAction:
     """Install these requirements; `options` are pip's own."""
-    text = install(interpreter, distributions, *wanted, *options)
+    text = install(interpreter, distributions, *options, *wanted)
     if interpreter is None:
         return Action(kind="command", text=text)
     return Packages(

@@ -159,8 +159,8 @@ def test_beside_cuda_the_fitting_build_goes_first() -> None:
     )
     first, second = found.findings[0].fixes
     assert first.actions[1].text == (
-        "python3 -m pip install torch==2.11.0 torchvision "
-        "--index-url https://download.pytorch.org/whl/cu130"
+        "python3 -m pip install --index-url https://download.pytorch.org/whl/cu130 "
+        "torch==2.11.0 torchvision"
     )
     assert second.title == "Or uninstall torchvision 0.26.0+cu128"
 
