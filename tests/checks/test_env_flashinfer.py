@@ -42,6 +42,6 @@ def test_the_variable_and_the_command() -> None:
     assert examine(flashinfer_mixed, rows, bypass, PYTHON).outcome == "not_applicable"
     (finding,) = examine(flashinfer_mixed, rows, environ(), PYTHON).findings
     assert finding.fixes[0].actions[0].text == (
-        "uv pip install --python /srv/engine/bin/python flashinfer-jit-cache==0.6.14 "
-        "--extra-index-url https://flashinfer.ai/whl/cu130"
+        "uv pip install --python /srv/engine/bin/python "
+        "--extra-index-url https://flashinfer.ai/whl/cu130 flashinfer-jit-cache==0.6.14"
     )

@@ -92,8 +92,8 @@ def test_message_and_fixes() -> None:
     )
     assert [fix.actions[0].text for fix in finding.fixes] == [
         "export VLLM_USE_FLASHINFER_SAMPLER=0",
-        "uv pip install --python /srv/engine/bin/python flashinfer-jit-cache==0.6.14 "
-        "--extra-index-url https://flashinfer.ai/whl/cu130",
+        "uv pip install --python /srv/engine/bin/python "
+        "--extra-index-url https://flashinfer.ai/whl/cu130 flashinfer-jit-cache==0.6.14",
     ]
 
 
