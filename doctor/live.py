@@ -28,7 +28,7 @@ SOFT_LIMIT_S = 3.0
 """What one question may take: NVML without persistence mode needs 1 to 3 s a machine, a mount that
 needs longer to answer `stat` is no place for a model."""
 
-SLOW_LIMIT_S = {"distributions": 10.0, "find": 10.0}
+SLOW_LIMIT_S = {"distributions": 10.0, "find": 10.0, "gguf": 10.0, "model_files": 10.0}
 """Questions that read many megabytes from what may be a network file system."""
 
 LEAST_LIMIT_S = 0.5
@@ -41,6 +41,8 @@ LANES = {
     "distributions": "python",
     "run": "run",
     "find": "find",
+    "gguf": "model",
+    "model_files": "model",
     "libraries": "python",
     "library_marks": "python",
     "loader_cache": "python",

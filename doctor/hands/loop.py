@@ -24,6 +24,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "distributions": _distributions,
         "environ": system.environ,
         "find": files.find,
+        "gguf": _gguf,
         "identity": system.identity,
         "kernel_log": _kernel_log,
         "libraries": _of_libraries("libraries"),
@@ -31,6 +32,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "limits": system.limits,
         "list": files.list_folder,
         "loader_cache": _of_libraries("loader_cache"),
+        "model_files": _model_files,
         "mounts": files.mounts,
         "nvml": _nvml,
         "owned_libraries": _of_libraries("owned_libraries"),
@@ -70,6 +72,18 @@ def _distributions(folders: list[str]) -> Json:
     from .python import distributions
 
     return distributions(folders)
+
+
+def _model_files(path: str) -> Json:
+    from .model_files import model_files
+
+    return model_files(path)
+
+
+def _gguf(path: str) -> Json:
+    from .gguf import gguf
+
+    return gguf(path)
 
 
 def _of_libraries(name: str) -> Callable[..., Json]:

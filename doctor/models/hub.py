@@ -1,0 +1,80 @@
+"""Where the libraries look for a model: a folder, or a hub's cache on this machine.
+
+huggingface_hub/constants.py and file_download.py (2.4, the same names since 0.8), modelscope's
+snapshot_download.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+TRUE = ("1", "ON", "YES", "TRUE")
+"""ENV_VARS_TRUE_VALUES of huggingface_hub/constants.py."""
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
+"""namespace/name or name (validate_repo_id of huggingface_hub/utils/_validators.py)."""
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+ENDPOINT = "https://huggingface.co"
+
+
+def is_true(variables: Mapping[str, str], *names: str) -> bool:
+    """Whether one of the variables is set to what the libraries take for true."""
+    return any(variables.get(name, "").upper() in TRUE for name in names)
+
+
+def is_repository(name: str) -> bool:
+    """Whether a name may be one of the hub."""
+    return bool(REPOSITORY.fullmatch(name)) and "--" not in name and ".." not in name
+
+
+def expand(path: str, variables: Mapping[str, str]) -> str:
+    """~ and $NAME as the libraries expand them."""
+    if path == "~" or path.startswith("~/"):
+        path = variables.get("HOME", "~") + path[1:]
+    return re.sub(
+        r"\$(?:(\w+)|\{(\w+)\})", lambda m: variables.get(m[1] or m[2], m[0]), path
+    ).rstrip("/") or ("/" if path.startswith("/") else "")
+
+
+def caches(variables: Mapping[str, str]) -> list[str]:
+    """The folders of the hub's cache, the one that huggingface_hub takes first."""
+    home = variables.get("HOME", "~")
+    cache = variables.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    first = (
+        variables.get("HF_HUB_CACHE")
+        or variables.get("HUGGINGFACE_HUB_CACHE")
+        or f"{variables.get('HF_HOME') or f'{cache}/huggingface'}/hub"
+    )
+    found = [first, *filter(None, (variables.get("TRANSFORMERS_CACHE"),))]
+    return list(dict.fromkeys(expand(path, variables) for path in found))
+
+
+def modelscope_folders(name: str, variables: Mapping[str, str], root: str | None) -> list[str]:
+    """Where ModelScope keeps a model: its newer and its older layout (dots become ___)."""
+    home = variables.get("HOME", "~")
+    cache = root or variables.get("MODELSCOPE_CACHE") or f"{home}/.cache/modelscope/hub"
+    base = expand(cache, variables)
+    names = dict.fromkeys((name, name.replace(".", "___")))
+    return [f"{base}/{middle}{one}" for middle in ("models/", "") for one in names]
+
+
+def folder_name(name: str) -> str:
+    """models--meta-llama--Llama-3.1-8B (repo_folder_name of file_download.py)."""
+    return "--".join(("models", *name.split("/")))
+
+
+def token_path(variables: Mapping[str, str]) -> str:
+    """The file of the token that `hf auth login` writes."""
+    home = variables.get("HOME", "~")
+    cache = variables.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    base = variables.get("HF_HOME") or f"{cache}/huggingface"
+    return expand(variables.get("HF_TOKEN_PATH") or f"{base}/token", variables)
+
+
+def join(base: str, path: str) -> str:
+    """An absolute, tidy path."""
+    return os.path.normpath(os.path.join(base, path))
