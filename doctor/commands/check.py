@@ -83,6 +83,7 @@ def check(
         )
     from infer_doctor.report import build
 
+    required = {check.id for check in checks} if select else set()
     report = build(
         command="check",
         version=VERSION,
@@ -91,10 +92,10 @@ def check(
         subjects=examination.subjects,
         results=results,
         fail_on=fail_on,
-        required={check.id for check in checks} if select else (),
+        required=required,
         launch=command,
         redactor=examination.redactor,
         redactions=examination.redactions,
     )
-    emit(report, format, output)
+    emit(report, format, output, fail_on=fail_on, required=required)
     raise click.exceptions.Exit(EXIT[report.verdict])

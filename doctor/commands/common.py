@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from infer_doctor.live import LiveHost
-    from infer_doctor.model import Report
+    from infer_doctor.model import Report, Severity
     from infer_doctor.registry import Check, Registry
 
 EXIT = {"pass": 0, "fail": 1, "unknown": 3}
@@ -49,9 +49,9 @@ def options(*wanted: Option) -> Option:
 
 
 output_option = option("--output", "-o", metavar="FILE", help="Write to FILE instead.")
-format_option = option(
-    "--format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+FORMATS = ("text", "json", "markdown", "junit", "sarif", "html")
+
+format_option = option("--format", type=click.Choice(FORMATS), default="text", show_default=True)
 machine_options = options(
     option(
         "--python",
@@ -130,11 +130,42 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def emit(report: Report, format: str, output: str | None) -> None:
+def document(
+    report: Report, format: str, *, fail_on: Severity = "error", required: Collection[str] = ()
+) -> str:
+    """The report in a form that is no text for a terminal."""
     if format == "json":
         from infer_doctor.render.json import render as render_json
 
-        write(render_json(report), output)
+        return render_json(report)
+    if format == "markdown":
+        from infer_doctor.render.markdown import render as render_markdown
+
+        return render_markdown(report)
+    if format == "junit":
+        from infer_doctor.render.junit import render as render_junit
+
+        return render_junit(report, fail_on, required)
+    if format == "sarif":
+        from infer_doctor.registry import load
+        from infer_doctor.render.sarif import render as render_sarif
+
+        return render_sarif(report, load().checks)
+    from infer_doctor.render.html import render as render_html
+
+    return render_html(report)
+
+
+def emit(
+    report: Report,
+    format: str,
+    output: str | None,
+    *,
+    fail_on: Severity = "error",
+    required: Collection[str] = (),
+) -> None:
+    if format != "text":
+        write(document(report, format, fail_on=fail_on, required=required), output)
         return
     from infer_doctor.render.text import render as render_text
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from infer_doctor.commands.common import format_option, output_option, registry_of_checks, write
+from infer_doctor.commands.common import option, output_option, registry_of_checks, write
 
 
 @click.command(name="list")
-@format_option
+@option("--format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @output_option
 def list_checks(format: str, output: str | None) -> None:
     """All checks, a line each."""

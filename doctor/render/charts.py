@@ -1,0 +1,139 @@
+"""What the HTML report draws: the memory plan, the phases of a start, latencies. SVG without script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from infer_doctor.units import gib
+
+Escape = Callable[[object], str]
+
+PARTS = {
+    "weights_bytes": "weights",
+    "kv_cache_bytes": "KV cache",
+    "activation_bytes": "activations",
+    "cuda_graph_bytes": "CUDA graphs",
+    "non_torch_bytes": "outside torch",
+}
+"""Fields of the report's plan, bytes for each GPU -> their names."""
+
+COLOURS = 6
+
+FULL = 1000
+"""Width of a bar in the units of its own SVG."""
+
+DURATIONS = ("seconds", "duration_s", "s")
+BOUNDS = ("le", "up_to", "upper", "up_to_s", "up_to_ms")
+"""Names that a measured row may have; `le` is that of Prometheus."""
+
+
+def memory(plan: Mapping[str, Any] | None, e: Escape) -> Iterator[str]:
+    """The memory of one GPU as a bar, with what is left or missing."""
+    if not plan:
+        return
+    parts = {
+        name: int(plan[key])
+        for key, name in PARTS.items()
+        if isinstance(plan.get(key), (int, float)) and plan[key] > 0
+    }
+    total = plan.get("total_bytes")
+    used = sum(parts.values())
+    yield "<h2>Memory of each GPU</h2>"
+    if isinstance(total, (int, float)) and parts:
+        whole = max(total, used)
+        yield f'<svg viewBox="0 0 {FULL} 20" preserveAspectRatio="none" role="img" '
+        yield f'aria-label="{e(_words(parts, total))}">'
+        yield f'<rect class="room" width="{FULL}" height="20"/>'
+        left = 0.0
+        for number, size in enumerate(parts.values()):
+            width = size / whole * FULL
+            yield f'<rect class="c{number % COLOURS}" x="{left:.2f}" width="{width:.2f}" height="20"/>'
+            left += width
+        yield "</svg><p>"
+        for number, (name, size) in enumerate(parts.items()):
+            yield _key(number, f"{name} {gib(size)}", e)
+        rest = total - used
+        text = f"{gib(rest)} left of {gib(total)}" if rest >= 0 else f"{gib(-rest)} too much"
+        yield f'<span class="key">{e(text)}</span></p>'
+    if plan.get("reason"):
+        yield f"<p>{e(plan['reason'])}</p>"
+    yield from _values("Plan", plan, e)
+
+
+def measured(measurements: Mapping[str, Any] | None, e: Escape) -> Iterator[str]:
+    """Rows of names and seconds as bars, rows of bounds and counts as a histogram, the rest as text."""
+    if not measurements:
+        return
+    yield "<h2>Measured</h2>"
+    rest: dict[str, Any] = {}
+    for name, value in measurements.items():
+        rows = _bars(value)
+        if rows:
+            yield f"<h3>{e(str(name).replace('_', ' '))}</h3>"
+            yield from _chart(rows, e)
+        else:
+            rest[name] = value
+    yield from _values("Values", rest, e)
+
+
+def _bars(value: Any) -> list[tuple[str, float, str]]:
+    """(name, length, words) of rows that can be drawn; nothing when any of them cannot."""
+    rows = []
+    for row in value if isinstance(value, (list, tuple)) else ():
+        if not isinstance(row, Mapping):
+            return []
+        seconds = next(
+            (row[key] for key in DURATIONS if isinstance(row.get(key), (int, float))), None
+        )
+        bound = next((row[key] for key in BOUNDS if key in row), None)
+        count = row.get("count")
+        if seconds is not None and row.get("name"):
+            rows.append((str(row["name"]), float(seconds), f"{seconds:.1f} s"))
+        elif bound is not None and isinstance(count, (int, float)):
+            rows.append((f"up to {bound}", float(count), f"{count:g}"))
+        else:
+            return []
+    return [(name, max(length, 0.0), text) for name, length, text in rows]
+
+
+def _chart(rows: list[tuple[str, float, str]], e: Escape) -> Iterator[str]:
+    longest = max(length for _, length, _ in rows) or 1.0
+    for name, length, text in rows:
+        width = length / longest * FULL
+        yield (
+            f'<div class="row"><span>{e(name)}</span><svg viewBox="0 0 {FULL} 20" '
+            f'preserveAspectRatio="none" aria-hidden="true"><rect class="c0" width="{width:.2f}" '
+            f'height="20"/></svg><span>{e(text)}</span></div>'
+        )
+
+
+def _values(title: str, values: Mapping[str, Any], e: Escape) -> Iterator[str]:
+    if not values:
+        return
+    yield f"<details><summary>{e(title)}</summary><table>"
+    for name, value in values.items():
+        yield f"<tr><th>{e(str(name).replace('_', ' '))}</th><td>{e(_shown(name, value))}</td></tr>"
+    yield "</table></details>"
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if str(name).endswith("_bytes") and isinstance(value, (int, float)):
+        return f"{value:,} ({gib(int(value))})"
+    if isinstance(value, (list, tuple)):
+        return "; ".join(str(item) for item in value)
+    return str(value)
+
+
+def _words(parts: Mapping[str, int], total: float) -> str:
+    names = ", ".join(f"{name} {gib(size)}" for name, size in parts.items())
+    return f"{names} of {gib(int(total))}"
+
+
+def _key(number: int, text: str, e: Escape) -> str:
+    return (
+        f'<span class="key"><svg viewBox="0 0 10 10" aria-hidden="true">'
+        f'<rect class="c{number % COLOURS}" width="10" height="10"/></svg>{e(text)}</span>'
+    )

@@ -1,0 +1,123 @@
+"""The report for an issue: versions on top, findings, the rest folded.
+
+What comes from files of strangers cannot become a heading, a link, a mention or HTML: sentences are
+escaped, excerpts stand in fences that are longer than any run of backticks in them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from infer_doctor.model import Evidence, Finding, Fix, Report
+from infer_doctor.render import words
+from infer_doctor.render.plain import plain
+
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$])")
+"""Characters that mean something in GitHub's Markdown, which shows each after a backslash."""
+
+MENTION = re.compile(r"@(?=\w)")
+"""GitHub tells people who are named; an empty comment takes the name apart."""
+
+EXCERPT_LIMIT = 600
+"""Characters of one piece of evidence; an issue may have 65,536 in all (GitHub)."""
+
+NAMES = {"error": "Error", "warning": "Warning", "info": "Note"}
+
+
+def render(report: Report) -> str:
+    """The report as GitHub-flavoured Markdown."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"### {text(words.totals(report))}"
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    for name, value in words.versions(report):
+        if value:
+            yield f"| {text(name)} | {text(value)} |"
+    shown: set[str] = set()
+    for finding in words.findings(report):
+        yield from _finding(finding, shown)
+        shown.update(fix.id for fix in finding.fixes)
+    yield ""
+    for outcome, title in (
+        ("blocked", "could not be decided"),
+        ("crashed", "crashed: a fault of infer-doctor"),
+        ("not_applicable", "cannot apply here"),
+        ("passed", "passed"),
+    ):
+        yield from _folded(report, outcome, title)
+    yield f"Masked before this was written: {text(words.masked(report))}."
+
+
+def _finding(finding: Finding, shown: set[str]) -> Iterator[str]:
+    sure = "" if finding.confidence == "certain" else f", {finding.confidence}"
+    yield ""
+    yield f"**{NAMES[finding.severity or 'info']}**: {text(finding.message)}"
+    yield f"(`{finding.check}`{sure}, {text(finding.subject)}, {finding.category or ''})"
+    if finding.evidence:
+        yield ""
+        yield from fence("\n".join(_evidence(evidence) for evidence in finding.evidence))
+    for fix in finding.fixes:
+        yield ""
+        if fix.id in shown:
+            yield f"Fix: as above, {text(fix.title)}"
+        else:
+            yield from _fix(fix)
+
+
+def _evidence(evidence: Evidence) -> str:
+    excerpt = evidence.excerpt.strip()
+    if len(excerpt) > EXCERPT_LIMIT:
+        excerpt = excerpt[: EXCERPT_LIMIT - 4] + " ..."
+    return f"{words.place(evidence)}: {excerpt}" if excerpt else words.place(evidence)
+
+
+def _fix(fix: Fix) -> Iterator[str]:
+    yield f"Fix: {text(words.title(fix))}"
+    if fix.why:
+        yield f"({text(fix.why)})"
+    for action in fix.actions:
+        is_command, content = words.step(action)
+        yield ""
+        if is_command:
+            yield from fence(content, "sh")
+        else:
+            yield text(content)
+
+
+def _folded(report: Report, outcome: str, title: str) -> Iterator[str]:
+    rows = [row for row in report.results if row.outcome == outcome]
+    if not rows:
+        return
+    yield f"<details><summary>{len(rows)} {title}</summary>"
+    yield ""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        by_reason.setdefault(row.reason or "", []).append(row.check)
+    for reason, ids in by_reason.items():
+        names = ", ".join(f"`{id}`" for id in dict.fromkeys(ids))
+        yield f"- {names}" + (f": {text(reason)}" if reason else "")
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def text(value: str) -> str:
+    """A sentence in which no character is markup, on one line."""
+    line = " ".join(plain(value).split())
+    escaped = SPECIAL.sub(r"\\\1", line)
+    return MENTION.sub("@<!-- -->", escaped)
+
+
+def fence(content: str, language: str = "") -> Iterator[str]:
+    """A block of code that its content cannot end."""
+    clean = "\n".join(plain(line) for line in content.split("\n"))
+    longest = max((len(run) for run in re.findall("`+", clean)), default=0)
+    marks = "`" * max(3, longest + 1)
+    yield f"{marks}{language}"
+    yield clean
+    yield marks

@@ -1,0 +1,29 @@
+"""The exit code does not depend on the form of the report."""
+
+from pathlib import Path
+
+import pytest
+import reports
+
+from infer_doctor.cli import run
+from infer_doctor.commands.common import FORMATS
+
+WORDS = {
+    0: [],
+    1: ["--fail-on", "warning"],
+    3: ["--select", "cuda-context-failed"],
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("code", WORDS)
+def test_every_form(
+    code: int, format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = str(next(path for path in reports.CASES if path.name == "h200") / "snapshot.json")
+    words = ["check", "--snapshot", snapshot, "--format", format, *WORDS[code]]
+    assert run(words) == code
+    printed = capsys.readouterr().out
+    assert run([*words, "--output", str(tmp_path / "report")]) == code
+    assert (tmp_path / "report").stat().st_size > 100
+    assert len(printed) > 100
