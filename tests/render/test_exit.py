@@ -9,9 +9,9 @@ from infer_doctor.cli import run
 from infer_doctor.commands.common import FORMATS
 
 WORDS = {
-    0: [],
-    1: ["--fail-on", "warning"],
-    3: ["--select", "cuda-context-failed"],
+    0: ("h200", []),
+    1: ("h200-x2-orphan", []),
+    3: ("h200", ["--select", "cuda-context-failed"]),
 }
 
 
@@ -20,8 +20,9 @@ WORDS = {
 def test_every_form(
     code: int, format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    snapshot = str(next(path for path in reports.CASES if path.name == "h200") / "snapshot.json")
-    words = ["check", "--snapshot", snapshot, "--format", format, *WORDS[code]]
+    name, more = WORDS[code]
+    snapshot = str(reports.CASES[reports.NAMES.index(name)] / "snapshot.json")
+    words = ["check", "--snapshot", snapshot, "--format", format, *more]
     assert run(words) == code
     printed = capsys.readouterr().out
     assert run([*words, "--output", str(tmp_path / "report")]) == code
