@@ -119,6 +119,7 @@ class Edit:
     name: str = ""
     path: tuple[str | int, ...] = ()
     value: str | None = None
+    old: str | None = None
     line: int | None = None
     anchor: str | None = None
 

@@ -52,26 +52,44 @@ def set_option(
     text = None if value is None else str(value)
     if word is not None:
         flag = word.text.partition("=")[0]
-        return (_option(launch, word.place, "set", flag, text, f"set {flag} {value}"),)
+        old = _old(word, given.text if given else None)
+        return (_option(launch, word.place, "set", flag, text, f"set {flag} {value}", old=old),)
     place, anchor = _end(launch)
     return (_option(launch, place, "set", name, text, f"add {words}", anchor),)
 
 
-def remove_option(launch: Launch, option: str, place: Place | None = None) -> tuple[AnyAction, ...]:
-    """Take an option out, with its value; `option` as it is written there."""
+def remove_option(
+    launch: Launch, option: str, place: Place | None = None, *, value: str | None = None
+) -> tuple[AnyAction, ...]:
+    """Take an option out; `option` as it is written there, `value` the words of its value.
+
+    None is a flag alone: what follows it stays, for it may be the model.
+    """
     if (keyword := _written_keyword(launch, option)) is not None:
         return (_key(launch, keyword, "remove", None, f"take {option} out"),)
     word = _at(launch, option, place)
     if word is None:
         return (Action(kind="text", text=f"take {option} out"),)
     flag = word.text.partition("=")[0]
-    return (_option(launch, word.place, "remove", flag, None, f"take {flag} out"),)
+    return (
+        _option(
+            launch, word.place, "remove", flag, None, f"take {flag} out", old=_old(word, value)
+        ),
+    )
 
 
 def rename_option(
-    launch: Launch, option: str, successor: str, place: Place | None = None
+    launch: Launch,
+    option: str,
+    successor: str,
+    place: Place | None = None,
+    *,
+    value: str | None = None,
 ) -> tuple[AnyAction, ...]:
-    """Write `successor` instead: "--new-name" keeps the value, "--new-name 512" is the whole."""
+    """Write `successor` instead: "--new-name" keeps the value, "--new-name 512" is the whole.
+
+    `value` are the words of the old value, None for a flag alone.
+    """
     text = f"write {successor} instead of {option}"
     if (keyword := _written_keyword(launch, option)) is not None:
         name, _, value = successor.partition(" ")
@@ -83,7 +101,7 @@ def rename_option(
     if word is None:
         return (Action(kind="text", text=text),)
     flag = word.text.partition("=")[0]
-    return (_option(launch, word.place, "rename", flag, successor, text),)
+    return (_option(launch, word.place, "rename", flag, successor, text, old=_old(word, value)),)
 
 
 def set_variable(launch: Launch | None, name: str, value: str | None) -> tuple[AnyAction, ...]:
@@ -98,6 +116,8 @@ def set_variable(launch: Launch | None, name: str, value: str | None) -> tuple[A
     if not written:
         if value is None or launch.kind == "python":
             return (here,)
+        if launch.kind == "docker-run":
+            return _docker_word(launch, "-e", f"{name}={value}", f"add -e {name}={value}")
         place, anchor = _start(launch)
         return (_variable(launch, place, name, value, f"set {name}={value}", anchor),)
     words = f"take {name} out" if value is None else f"set {name}={value}"
@@ -139,13 +159,19 @@ def set_docker_option(launch: Launch, flag: str, value: str | None) -> tuple[Any
     """An option of `docker run` itself, such as --shm-size: it stands before the image."""
     if launch.kind != "docker-run":
         return ()
-    written = f"{flag}={value}" if value is not None else flag
-    for number, word in enumerate(launch.program):
+    written = f"{flag} {value}" if value is not None else flag
+    for word in launch.program:
         if word.text.partition("=")[0] == flag:
             return (_option(launch, word.place, "set", flag, value, f"set {written}"),)
-        if word.text == "run" and number:
-            anchor = word
-    return (_option(launch, anchor.place, "set", flag, value, f"add {written}", anchor.text),)
+    return _docker_word(launch, flag, value, f"add {written}")
+
+
+def _docker_word(launch: Launch, flag: str, value: str | None, text: str) -> tuple[AnyAction, ...]:
+    """Words right behind `docker run`."""
+    anchor = next((word for word in launch.program if word.text == "run"), None)
+    if anchor is None:
+        return (Action(kind="text", text=f"{text} before the image"),)
+    return (_option(launch, anchor.place, "append", flag, value, text, anchor.text),)
 
 
 def format_of(launch: Launch, place: Place) -> Format:
@@ -166,12 +192,15 @@ def _option(
     value: str | None,
     text: str,
     anchor: str | None = None,
+    *,
+    old: str | None = None,
 ) -> Edit:
     return Edit(
         text=text,
         file=place.file,
         format=format_of(launch, place),
         what="option",
+        old=old,
         do=do,
         name=name,
         value=value,
@@ -265,6 +294,11 @@ def _at(launch: Launch, flag: str, place: Place | None) -> Word | None:
     if place is not None:
         found = [word for word in found if word.place == place] or found
     return found[-1] if found else None
+
+
+def _old(word: Word, value: str | None) -> str | None:
+    """The value as a word of its own; that of --x=1 is part of its word."""
+    return None if "=" in word.text or not value else value
 
 
 def _end(launch: Launch) -> tuple[Place, str | None]:

@@ -1,0 +1,45 @@
+"""Edit -> the new text of a file: only the lines of the change differ.
+
+The parsers are libraries (ruamel.yaml, tomlkit, libcst); what is written are pieces of text at the
+places that they tell, because a round trip of a whole YAML file re-indents lines nobody asked about.
+Every new text is read again and compared with what the change should have made of the old data.
+"""
+
+from __future__ import annotations
+
+from infer_doctor.fixing.edits.common import CannotEdit
+from infer_doctor.model import Edit
+
+
+def edited(edit: Edit, text: str) -> str:
+    """The text after one change; raises CannotEdit. Line ends and a final newline are kept."""
+    if "\r\n" in text:
+        if text.count("\r\n") != text.count("\n"):
+            raise CannotEdit("its lines end in two different ways")
+        return edited(edit, text.replace("\r\n", "\n")).replace("\n", "\r\n")
+    new = _edited(edit, text)
+    if new == text:
+        raise CannotEdit(f"it already says so: {edit.text}")
+    return new
+
+
+def _edited(edit: Edit, text: str) -> str:
+    if edit.what == "keyword" or edit.format == "python":
+        from infer_doctor.fixing.edits import python
+
+        return python.edited(edit, text)
+    if edit.format in ("yaml", "json"):
+        from infer_doctor.fixing.edits import nodes, yaml_words
+
+        return nodes.edited(edit, text) if edit.what == "key" else yaml_words.edited(edit, text)
+    if edit.format == "toml":
+        from infer_doctor.fixing.edits import toml
+
+        return toml.edited(edit, text)
+    if edit.format == "env":
+        from infer_doctor.fixing.edits import lines
+
+        return lines.edited(edit, text)
+    from infer_doctor.fixing.edits import scripts
+
+    return scripts.edited(edit, text)

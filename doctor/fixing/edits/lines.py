@@ -1,0 +1,32 @@
+"""Edits of .env files: NAME=value, a line each (docs.docker.com/compose, "Set environment variables")."""
+
+from __future__ import annotations
+
+import re
+
+from infer_doctor.fixing.edits import shell
+from infer_doctor.fixing.edits.common import CannotEdit, line_of
+from infer_doctor.model import Edit
+
+VALUE = r"""(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s#][^\n#]*?)?"""
+
+
+def edited(edit: Edit, text: str) -> str:
+    """The text after a variable was set or taken out; the last line of a name counts."""
+    pattern = re.compile(
+        rf"^(?P<head>[ \t]*(?:export[ \t]+)?{re.escape(edit.name)}[ \t]*=[ \t]*){VALUE}"
+        r"(?P<tail>[ \t]*(?:#[^\n]*)?)(?:\n|\Z)",
+        re.M,
+    )
+    rows = list(pattern.finditer(text))
+    here = [row for row in rows if line_of(text, row.start()) == edit.line] or rows
+    if not here:
+        if edit.do != "set":
+            raise CannotEdit(f"{edit.name} no longer stands there")
+        end = "" if not text or text.endswith("\n") else "\n"
+        return f"{text}{end}{edit.name}={shell.quote(edit.value or '')}\n"
+    row = here[-1]
+    if edit.do == "remove":
+        return text[: row.start()] + text[row.end() :]
+    place = row.span("value") if row["value"] is not None else (row.end("head"), row.end("head"))
+    return text[: place[0]] + shell.quote(edit.value or "") + text[place[1] :]

@@ -1,0 +1,175 @@
+"""Edits of shell scripts, command lines, systemd units and Dockerfiles: words and variables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from infer_doctor.fixing.edits import shell
+from infer_doctor.fixing.edits.common import (
+    CannotEdit,
+    Plan,
+    Token,
+    find,
+    line_end,
+    line_of,
+    line_start,
+    plan,
+    replaced,
+)
+from infer_doctor.model import Edit
+
+JSON_ITEM = re.compile(r'"(?:[^"\\]|\\.)*"')
+INSTRUCTION = re.compile(r"^[ \t]*(CMD|ENTRYPOINT|ENV|RUN)[ \t]+", re.M | re.I)
+SETTING = re.compile(r"^(ExecStart|ExecStartPre|Environment)[ \t]*=[ \t]*", re.M)
+VARIABLE_OPTIONS = ("-e", "--env")
+DECLARES = ("export", "ENV", "env", "declare", "-x")
+
+
+def edited(edit: Edit, text: str) -> str:
+    """The text after a change of an option or a variable."""
+    lists = _commands(edit, text)
+    if edit.what == "variable":
+        return _variable(edit, text, lists)
+    tokens = _meant(edit, lists)
+    wanted = plan(edit, tokens)
+    new = _carried_out(edit, text, tokens, wanted)
+    expected = wanted.of([token.text for token in tokens])
+    if expected not in [[token.text for token in row] for row in _commands(edit, new)]:
+        raise CannotEdit(f"{edit.text}: the words around it cannot be told apart")
+    return new
+
+
+def _commands(edit: Edit, text: str) -> list[list[Token]]:
+    """The words of everything that is started, command by command."""
+    if edit.format not in ("dockerfile", "systemd"):
+        return list(shell.commands(text))
+    pattern = INSTRUCTION if edit.format == "dockerfile" else SETTING
+    found: list[list[Token]] = []
+    for match in pattern.finditer(text):
+        end = _logical_end(text, match.end())
+        if edit.format == "dockerfile" and text[match.end()] == "[":
+            found.append(_items(text, match.end(), end))
+        else:
+            words = [word for row in shell.commands(text, match.end(), end) for word in row]
+            head = Token(
+                text=match[1],
+                start=match.start(1),
+                end=match.end(1),
+                line=line_of(text, match.start(1)),
+            )
+            found.append([head, *words] if match[1].upper() in ("ENV", "ENVIRONMENT") else words)
+    return found
+
+
+def _logical_end(text: str, place: int) -> int:
+    """The end of a line that goes on behind a backslash; comment lines within it belong to it."""
+    while True:
+        end = line_end(text, place)
+        line = text[line_start(text, max(end - 1, 0)) : end].strip()
+        if end == len(text) or not (line.endswith("\\") or line.startswith("#")):
+            return end - 1 if text[end - 1 : end] == "\n" else end
+        place = end
+
+
+def _items(text: str, start: int, end: int) -> list[Token]:
+    """The words of CMD ["a", "b"]."""
+    return [
+        Token(
+            text=str(json.loads(item[0])),
+            start=item.start(),
+            end=item.end(),
+            line=line_of(text, item.start()),
+        )
+        for item in JSON_ITEM.finditer(text, start, end)
+    ]
+
+
+def _meant(edit: Edit, lists: Sequence[list[Token]]) -> list[Token]:
+    """The command that holds the word of the edit."""
+    wanted = edit.anchor if edit.anchor is not None else edit.name
+    flat = [token for row in lists for token in row]
+    matches: Callable[[str], bool] = lambda word: (  # noqa: E731
+        word == wanted if edit.anchor is not None else word.partition("=")[0] == wanted
+    )
+    meant = flat[find(flat, edit, matches)]
+    return next(row for row in lists if meant in row)
+
+
+def _carried_out(edit: Edit, text: str, tokens: Sequence[Token], wanted: Plan) -> str:
+    if edit.format != "dockerfile" or text[tokens[0].start] != '"':
+        return shell.carried_out(text, tokens, wanted)
+    changes = [(tokens[at].start, tokens[at].end, json.dumps(word)) for at, word in wanted.changed]
+    if wanted.removed:
+        first, last = wanted.removed[0], wanted.removed[-1]
+        if first:
+            changes.append((tokens[first - 1].end, tokens[last].end, ""))
+        elif last + 1 < len(tokens):
+            changes.append((tokens[first].start, tokens[last + 1].start, ""))
+        else:
+            raise CannotEdit("nothing would be left to start")
+    if wanted.after is not None:
+        end = tokens[wanted.after].end
+        added = "".join(f", {json.dumps(word)}" for word in wanted.added)
+        changes.append((end, end, added))
+    return replaced(text, changes)
+
+
+def _variable(edit: Edit, text: str, lists: Sequence[list[Token]]) -> str:
+    """Set, change or take out a variable: an assignment, `-e X=1`, ENV, Environment=."""
+    if edit.do == "set" and edit.anchor is not None:
+        return _new_variable(edit, text, lists)
+    flat = [token for row in lists for token in row]
+
+    def is_it(word: str) -> bool:
+        return _bare(word).partition("=")[0] == edit.name
+
+    meant = flat[find(flat, edit, is_it)]
+    row = next(row for row in lists if meant in row)
+    at = row.index(meant)
+    if edit.do == "set":
+        prefix = meant.text[: len(meant.text) - len(_bare(meant.text))]
+        wanted = Plan(changed=((at, f"{prefix}{edit.name}={edit.value}"),))
+        if meant.text == edit.name and at + 1 < len(row) and row[at - 1].text == "ENV":
+            wanted = Plan(changed=((at + 1, edit.value or ""),))
+        return shell.carried_out(text, row, wanted)
+    first = at - 1 if at and row[at - 1].text in VARIABLE_OPTIONS else at
+    last = len(row) - 1 if meant.text == edit.name and row[at - 1].text == "ENV" else at
+    others = [
+        token
+        for number, token in enumerate(row)
+        if not first <= number <= last and token.text not in (*DECLARES, "Environment")
+    ]
+    if not others:
+        start, end = line_start(text, row[0].start), line_end(text, row[-1].end)
+        if text[row[-1].end : end].strip(" \t\n") and not text[
+            row[-1].end : end
+        ].strip().startswith("#"):
+            raise CannotEdit(f"more than {edit.name} stands in line {edit.line}")
+        return text[:start] + text[end:]
+    return shell.carried_out(text, row, Plan(removed=tuple(range(first, last + 1))))
+
+
+def _bare(word: str) -> str:
+    """X=1 of --env=X=1."""
+    for option in VARIABLE_OPTIONS:
+        if word.startswith(f"{option}="):
+            return word[len(option) + 1 :]
+    return word
+
+
+def _new_variable(edit: Edit, text: str, lists: Sequence[list[Token]]) -> str:
+    """A line of its own before the line that starts the engine."""
+    flat = [token for row in lists for token in row]
+    meant = flat[find(flat, edit, lambda word: word == edit.anchor)]
+    row = next(row for row in lists if meant in row)
+    start = line_start(text, row[0].start)
+    while start > 1 and text[:start].endswith("\\\n"):
+        start = line_start(text, start - 1)
+    indent = text[start : start + len(text[start:]) - len(text[start:].lstrip(" \t"))]
+    assigned = f"{edit.name}={shell.quote(edit.value or '')}"
+    word = {"dockerfile": "ENV ", "systemd": "Environment="}.get(edit.format, "export ")
+    if edit.format == "systemd" and shell.quote(edit.value or "") != edit.value:
+        assigned = json.dumps(f"{edit.name}={edit.value}")
+    return f"{text[:start]}{indent}{word}{assigned}\n{text[start:]}"

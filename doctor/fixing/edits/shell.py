@@ -1,0 +1,166 @@
+"""The words of shell text with their places.
+
+The standard library's shlex tells words but not where they stand, so quotes are walked here. What a
+shell would compute ($X, `x`) stays as it is written.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from infer_doctor.fixing.edits.common import (
+    CannotEdit,
+    Change,
+    Plan,
+    Token,
+    is_option,
+    line_end,
+    line_of,
+    line_start,
+    replaced,
+)
+
+OPERATORS = "|&;()<>"
+GAP = re.compile(r"(?:[ \t]|\\\n)+")
+FOLDED_GAP = re.compile(r"[ \t\n]+")
+PLAIN = re.compile(r"[\w@%+=:,./~\[\]{}-]+")
+
+
+def commands(
+    text: str, start: int = 0, end: int | None = None, *, folded: bool = False
+) -> Iterator[list[Token]]:
+    """The words of each simple command: a line end or an operator ends it.
+
+    "( ... )" of an array is one command with all its lines; in `folded` text, as YAML folds it, a
+    line end is a blank.
+    """
+    blank = FOLDED_GAP if folded else GAP
+    end = len(text) if end is None else end
+    found: list[Token] = []
+    array = False
+    place = start
+    while place < end:
+        if gap := blank.match(text, place, end):
+            place = gap.end()
+        elif text[place] == "#" and (place == start or text[place - 1] in " \t\n;"):
+            place = min(line_end(text, place) - 1, end) if "\n" in text[place:end] else end
+        elif text[place] == "\n" and array:
+            place += 1
+        elif text[place] == "(" and place and text[place - 1] == "=":
+            array, place = True, place + 1
+        elif text[place] in OPERATORS + "\n":
+            if found:
+                yield found
+            found, array, place = [], False, place + 1
+        else:
+            word = _word(text, place, end)
+            found.append(word)
+            place = word.end
+    if found:
+        yield found
+
+
+def _word(text: str, start: int, end: int) -> Token:
+    place = start
+    made: list[str] = []
+    while place < end and text[place] not in " \t\n" + OPERATORS:
+        char = text[place]
+        if char == "\\":
+            if text[place + 1 : place + 2] != "\n":
+                made.append(text[place + 1 : place + 2])
+            place += 2
+        elif char == "'":
+            close = text.find("'", place + 1, end)
+            close = end if close < 0 else close
+            made.append(text[place + 1 : close])
+            place = close + 1
+        elif char == '"':
+            place = _double(text, place + 1, end, made)
+        elif text.startswith(("$(", "${"), place):
+            close = _closing(text, place + 1, end)
+            made.append(text[place:close])
+            place = close
+        elif char == "=" and text[place + 1 : place + 2] == "(":
+            made.append(char)
+            place += 1
+            break
+        else:
+            made.append(char)
+            place += 1
+    return Token(text="".join(made), start=start, end=min(place, end), line=line_of(text, start))
+
+
+def _double(text: str, place: int, end: int, made: list[str]) -> int:
+    while place < end and text[place] != '"':
+        if text[place] == "\\" and text[place + 1 : place + 2] in ('"', "\\", "$", "`", "\n"):
+            made.append(text[place + 1].replace("\n", ""))
+            place += 2
+        else:
+            made.append(text[place])
+            place += 1
+    return place + 1
+
+
+def _closing(text: str, place: int, end: int) -> int:
+    """Behind the bracket that closes the one at `place`."""
+    pairs = {"(": ")", "{": "}"}
+    depth, opened = 0, text[place]
+    for index in range(place, end):
+        depth += (text[index] == opened) - (text[index] == pairs[opened])
+        if not depth:
+            return index + 1
+    return end
+
+
+def quote(word: str) -> str:
+    return word if PLAIN.fullmatch(word) else shlex.quote(word)
+
+
+def carried_out(text: str, tokens: Sequence[Token], plan: Plan) -> str:
+    """The text with a plan's changes; words that stand on lines of their own take them along."""
+    changes: list[Change] = [
+        (tokens[at].start, tokens[at].end, quote(word)) for at, word in plan.changed
+    ]
+    if plan.removed:
+        changes.append(_removal(text, tokens, plan.removed))
+    if plan.after is not None:
+        last = tokens[plan.after]
+        between = _gap_before(text, tokens, plan.after) if is_option(plan.added[0]) else " "
+        words = " ".join(quote(word) for word in plan.added)
+        changes.append((last.end, last.end, between + words))
+    return replaced(text, changes)
+
+
+def _removal(text: str, tokens: Sequence[Token], removed: Sequence[int]) -> Change:
+    first, last = removed[0], removed[-1]
+    if list(removed) != list(range(first, last + 1)):
+        raise CannotEdit("the words do not stand side by side")
+    start, end = tokens[first].start, tokens[last].end
+    begin = line_start(text, start)
+    rest = text[end : line_end(text, end)]
+    alone = not text[begin:start].strip() and not rest.strip(" \t\\\n")
+    follows = first > 0 and tokens[first - 1].end < begin
+    if alone and (
+        rest.strip() == "\\" or not follows or "\\" not in text[tokens[first - 1].end : begin]
+    ):
+        return begin, end + len(rest), ""
+    if first == 0:
+        return start, tokens[last + 1].start if last + 1 < len(tokens) else end, ""
+    if "#" in text[tokens[first - 1].end : start]:
+        return start, end, ""
+    return tokens[first - 1].end, end, ""
+
+
+def _gap_before(text: str, tokens: Sequence[Token], at: int) -> str:
+    """How an option is set off from what stands before it: a blank, or a line of its own."""
+    first = at
+    if first and not tokens[first].text.startswith("-") and tokens[first - 1].text.startswith("-"):
+        first -= 1
+    if not first or not tokens[first].text.startswith("-"):
+        return " "
+    gap = text[tokens[first - 1].end : tokens[first].start]
+    if "\n" not in gap or "#" in gap:
+        return " "
+    return gap
