@@ -93,8 +93,12 @@ def test_a_choice_that_is_not_read_is_undecided(
     path = tmp_path / "s.json"
     path.write_text(json.dumps(DOCUMENT))
     words = ["check", "--snapshot", str(path), "--select", "gpu-visible-devices-wrong"]
-    assert command_line([*words, "--", "bash", "-c", "CUDA_VISIBLE_DEVICES=7 vllm serve m"]) == 3
-    assert "in a way that was not read" in " ".join(capsys.readouterr().out.split())
+    assert command_line([*words, "--", "bash", "-c", "CUDA_VISIBLE_DEVICES=7 vllm serve m"]) == 1
+    capsys.readouterr()
+    hidden = "export CUDA_VISIBLE_DEVICES=$(cat x); vllm serve m"
+    assert command_line([*words, "--", "bash", "-c", hidden]) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the launch sets CUDA_VISIBLE_DEVICES to $(cat x)" in said
 
 
 def test_a_fifo_that_nobody_reads_is_refused(tmp_path: Path) -> None:

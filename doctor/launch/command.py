@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from infer_doctor.launch.model import COMMAND_LINE, Kind, Launch, Place, Variable, Word
+from infer_doctor.frozen import frozen
+from infer_doctor.launch.model import (
+    COMMAND_LINE,
+    Container,
+    Kind,
+    Launch,
+    Place,
+    Variable,
+    Word,
+)
 
 Engine = Literal["vllm", "tensorrt-llm"]
 
@@ -53,6 +63,7 @@ WRAPPERS: Mapping[str, frozenset[str]] = {
         "tini": "-p -e",
         "dumb-init": "-r --rewrite",
         "trtllm-llmapi-launch": "",
+        "nvidia_entrypoint.sh": "",
         "mpirun": "-n -np --np -c -H -host --host -hostfile --hostfile -machinefile -x --map-by "
         "--bind-to --rank-by -wdir --wdir -wd -npernode --npernode -N -ppn -genvlist -path",
         "srun": "-N -n -c -p -A -t -J -w -x -o -e -i -D -G --nodes --ntasks --cpus-per-task "
@@ -85,6 +96,9 @@ RUNNERS: Mapping[tuple[str, str], frozenset[str]] = {
     }.items()
 }
 """The same for programs with sub-commands."""
+
+SHELLS = ("sh", "bash", "dash", "zsh", "ash", "ksh")
+CONTAINERS = ("docker", "podman", "nerdctl")
 
 TWO_VALUES = frozenset({"-mca", "--mca", "-genv", "-env"})
 """Options of mpirun that take two words."""
@@ -226,6 +240,26 @@ class Start:
             self._at += 1
 
 
+@frozen
+class Around:
+    """What surrounds a command line: whose it is, what is known of its container, how to read the
+    files that it names."""
+
+    name: str
+    kind: Kind
+    machine: Literal["local", "another"]
+    container: Container | None = None
+    folder: str | None = None
+    gaps: tuple[str, ...] = ()
+    read: Callable[[str], str] | None = None
+
+
+LOCAL = Around(name=COMMAND_LINE, kind="command", machine="local")
+
+DEEPEST = 4
+"""Shells within shells: `sh -c "bash -c '...'"`."""
+
+
 def read(
     words: Sequence[str | Word],
     *,
@@ -234,20 +268,97 @@ def read(
     kind: Kind = "command",
     machine: Literal["local", "another"] = "local",
     environment: Sequence[Variable] = (),
+    read: Callable[[str], str] | None = None,
 ) -> Launch:
-    """One command line as a Launch; `engine` is None when it starts none that is known."""
-    where = place or Place(file=COMMAND_LINE)
-    whole = [word if isinstance(word, Word) else Word(text=word, place=where) for word in words]
-    start = Start(whole)
-    return Launch(
-        name=name,
-        kind=kind,
-        machine=machine,
+    """A command line as one Launch: the first engine that it starts, else one without an engine."""
+    around = Around(name=name, kind=kind, machine=machine, read=read)
+    return _found(words, place or Place(file=COMMAND_LINE), around, environment)[0]
+
+
+def _found(
+    words: Sequence[str | Word], place: Place, around: Around, environment: Sequence[Variable]
+) -> list[Launch]:
+    whole = [word if isinstance(word, Word) else Word(text=word, place=place) for word in words]
+    started = [row for row in launches(whole, around, environment) if row.engine is not None]
+    return started or [_launch(Start(whole), around, place, environment)]
+
+
+def all_of(words: Sequence[str], read: Callable[[str], str] | None = None) -> list[Launch]:
+    """What stands after `--`: every engine that it starts; one Launch when it starts none."""
+    found = _found(words, Place(file=COMMAND_LINE), replace(LOCAL, read=read), ())
+    if len(found) == 1:
+        return found
+    return [replace(row, name=f"{row.name} {number}") for number, row in enumerate(found, start=1)]
+
+
+def launches(
+    words: Sequence[Word],
+    around: Around,
+    environment: Sequence[Variable] = (),
+    depth: int = 0,
+) -> list[Launch]:
+    """What a command line starts: itself, what its shell starts, or what is in its container."""
+    place = words[0].place if words else Place(file=around.name)
+    start = Start(words)
+    program = posixpath.basename(start.executable or "")
+    if program in SHELLS and depth < DEEPEST:
+        return _nested(start, around, environment, depth)
+    if program in CONTAINERS:
+        from infer_doctor.launch.docker_run import launches as contained
+
+        return contained(start, around, environment, place)
+    return [_launch(start, around, place, environment)]
+
+
+def _nested(
+    start: Start, around: Around, environment: Sequence[Variable], depth: int
+) -> list[Launch]:
+    """`sh -c TEXT ARGUMENT...`: the commands of the text; `sh FILE` is left as it is."""
+    from infer_doctor.launch.shell import commands
+
+    known = (*environment, *start.environment)
+    words, index = start.words, 0
+    for index, word in enumerate(words):  # noqa: B007
+        if word.text.startswith("-") and "c" in word.text and not word.text.startswith("--"):
+            break
+        if not word.text.startswith("-") or word.text == "--":
+            return [_launch(start, around, word.place, environment)]
+    else:
+        return []
+    rest = words[index + 1 :]
+    if rest[:1] and rest[0].text == "--":
+        rest = rest[1:]
+    if not rest:
+        return []
+    if rest[0].unknown is not None and not rest[0].text.strip().count(" "):
+        return [_launch(start, around, rest[0].place, environment)]
+    found = []
+    for command in commands(
+        rest[0].text, rest[0].place, given=known, arguments=rest[1:], read=around.read
+    ):
+        inner = replace(around, folder=command.folder or around.folder)
+        found += launches(command.words, inner, command.environment, depth + 1)
+    return found
+
+
+def _launch(start: Start, around: Around, place: Place, environment: Sequence[Variable]) -> Launch:
+    launch = Launch(
+        name=around.name,
+        kind=around.kind,
+        machine=around.machine,
         engine=start.engine,
         entry=start.entry,
         executable=start.executable,
-        place=where,
+        place=place,
         program=start.program,
         words=start.words,
         environment=(*environment, *start.environment),
+        container=around.container,
+        working_folder=around.folder,
+        gaps=around.gaps,
     )
+    if launch.engine is None:
+        return launch
+    from infer_doctor.launch.config import with_config
+
+    return with_config(launch, around.read)

@@ -81,7 +81,8 @@ class Variable:
     value: str | None
     place: Place
     source: str | None = None
-    """Where a value that is not here comes from: "secret hf-token", "shell", "config map x"."""
+    """Where a value that is not here comes from: "secret hf-token", "shell", "config map x". The name
+    "*" stands for all variables of such a source."""
 
 
 @frozen

@@ -83,6 +83,9 @@ def variable(launch: Launch, name: str) -> str | None:
         if found.value is None:
             raise Unavailable(f"the launch sets {name} to {found.source or 'what is not known'}")
         return found.value
+    others = next((row.source for row in launch.environment if row.name == "*"), None)
+    if others is not None:
+        raise Unavailable(f"{others}, which may set {name}, was not read")
     if any(name in word.text for word in (*launch.program, *launch.words)):
         raise Unavailable(f"the launch sets {name} in a way that was not read")
     return None

@@ -1,0 +1,41 @@
+"""A shell script -> the engines that it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from infer_doctor.launch.command import Around, launches
+from infer_doctor.launch.model import Launch, Place
+
+LIMIT = 1 << 20
+"""Characters; a script that a person wrote is smaller."""
+
+
+def read(text: str, file: str, beside: Callable[[str], str] | None = None) -> list[Launch]:
+    """Each engine that a command of the script starts, in the order written."""
+    from infer_doctor.launch.shell import commands
+
+    found: list[Launch] = []
+    for command in commands(text, Place(file=file, line=1), read=beside):
+        around = Around(
+            name=file,
+            kind="script",
+            machine="local",
+            folder=command.folder,
+            gaps=command.gaps,
+            read=beside,
+        )
+        found += [
+            row
+            for row in launches(command.words, around, command.environment)
+            if row.engine is not None
+        ]
+    return named(found, file)
+
+
+def named(found: list[Launch], file: str) -> list[Launch]:
+    """Names with the line where there are several."""
+    if len(found) < 2:
+        return found
+    return [replace(row, name=f"{file}:{row.place.line}") for row in found]
