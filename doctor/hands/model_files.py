@@ -17,12 +17,12 @@ from .files import open_regular, read_bytes
 Json = dict[str, Any]
 
 FILES_LIMIT = 20_000
-JSON_LIMIT = 1 << 20
-"""Bytes of config.json and the like; the largest seen, with hundreds of module names in its
-quantization_config, has some 200 KB."""
+JSON_LIMIT = 16 << 20
+"""Bytes of config.json and the like; the largest seen has 3 MB: nvidia/MiniMax-M3-NVFP4 lists every
+module in its quantization_config."""
 
-TOKENIZER_LIMIT = 16 << 20
-"""Bytes of tokenizer_config.json, which may list every added token."""
+PARTS_LIMIT = 100
+"""Keys of an object that is looked into; more are a table, such as one of all tokens."""
 
 VALUE_LIMIT = 32 << 10
 """Characters of one value of such a file that are kept; 256 added tokens have more."""
@@ -181,10 +181,9 @@ def _parsed(data: bytes) -> Any:
 
 
 def _add_json(found: Json, path: str, name: str) -> None:
-    limit = TOKENIZER_LIMIT if name == "tokenizer_config.json" else JSON_LIMIT
-    data, more = read_bytes(os.path.join(path, name), limit)
+    data, more = read_bytes(os.path.join(path, name), JSON_LIMIT)
     if more:
-        raise OSError(27, f"larger than {limit:,} bytes")
+        raise OSError(27, f"larger than {JSON_LIMIT:,} bytes")
     if name in found["broken"]:
         return
     value = _parsed(data)
@@ -194,11 +193,24 @@ def _add_json(found: Json, path: str, name: str) -> None:
     if not isinstance(value, dict):
         raise Broken("holds no JSON object")
     if len(data) > VALUE_LIMIT:
-        large = [key for key in value if len(json.dumps(value[key])) > VALUE_LIMIT]
-        if name != "config.json":
-            value = {key: value[key] for key in value if key not in large}
-            found["left_out"][name] = sorted(large)
+        left_out: list[str] = []
+        value = _pruned(value, "", left_out)
+        found["left_out"][name] = left_out
     found["json"][name] = value
+
+
+def _pruned(value: Json, place: str, left_out: list[str]) -> Json:
+    """The object without values that are too long; objects inside lose only theirs."""
+    kept: Json = {}
+    for key, item in value.items():
+        if len(json.dumps(item)) > VALUE_LIMIT:
+            if isinstance(item, dict) and len(item) < PARTS_LIMIT:
+                item = _pruned(item, f"{place}{key}.", left_out)
+            else:
+                left_out.append(f"{place}{key}"[:200])
+                continue
+        kept[key] = item
+    return kept
 
 
 def _weight_map(path: str, name: str) -> tuple[dict[str, str], int | None]:

@@ -168,3 +168,20 @@ def test_lying_gguf(tmp_path: Path, data: bytes, words: str) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(data)
     assert words in gguf(str(file))["broken"]
+
+
+def test_large_values_are_left_out_and_named(tmp_path: Path) -> None:
+    layers = {f"model.layers.{number}.mlp": {"quant_algo": "NVFP4"} for number in range(5000)}
+    quantization = {"quant_method": "modelopt", "quantized_layers": layers}
+    config = {"model_type": "llama", "quantization_config": quantization}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tokens = {str(number): {"content": f"<|reserved_{number}|>"} for number in range(5000)}
+    tokenizer = {"added_tokens_decoder": tokens, "chat_template": "{{ messages }}"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    answer = model_files(str(tmp_path))
+    assert answer["json"]["config.json"]["quantization_config"] == {"quant_method": "modelopt"}
+    assert answer["json"]["tokenizer_config.json"] == {"chat_template": "{{ messages }}"}
+    assert answer["left_out"] == {
+        "config.json": ["quantization_config.quantized_layers"],
+        "tokenizer_config.json": ["added_tokens_decoder"],
+    }

@@ -1,0 +1,120 @@
+"""Fixes for what a launch asks of its model: options, variables, files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.fixes.launching import remove_option, set_option, set_variable
+from infer_doctor.launch.judge import flag, setting
+from infer_doctor.launch.model import Launch
+from infer_doctor.model import Action, Fetch, Fix, Safety
+
+
+def change_option(
+    launch: Launch,
+    options: EngineOptions,
+    name: str,
+    value: Any,
+    title: str | None = None,
+    *,
+    why: str | None = None,
+    safety: Safety = "safe",
+) -> Fix:
+    """Give an option another value; "Start with --max-model-len 32768"."""
+    given = options.given.get(name)
+    shown = setting(options, name, value) if value is not None else flag(options, name)
+    long = "--" + name.replace("_", "-")
+    return Fix(
+        id=f"set-{name.replace('_', '-')}",
+        title=title or f"Start with {shown}",
+        safety=safety,
+        restarts=True,
+        why=why,
+        actions=set_option(launch, long, value, given),
+    )
+
+
+def drop_option(
+    launch: Launch, options: EngineOptions, name: str, *, why: str | None = None
+) -> Fix:
+    """Take an option out."""
+    given = options.given[name]
+    return Fix(
+        id=f"drop-{name.replace('_', '-')}",
+        title=f"Start without {setting(options, name, given.text) if given.text else given.flag}",
+        safety="safe",
+        restarts=True,
+        why=why,
+        actions=remove_option(launch, given.flag, given.place, value=given.text or None),
+    )
+
+
+def change_variable(launch: Launch, name: str, value: str | None, *, why: str | None = None) -> Fix:
+    """Set a variable for the engine; None takes it out."""
+    return Fix(
+        id=f"set-{name.lower().replace('_', '-')}",
+        title=f"Start with {name}={value}" if value is not None else f"Start without {name}",
+        safety="safe",
+        restarts=True,
+        why=why,
+        actions=set_variable(launch, name, value),
+    )
+
+
+def advise(
+    id: str, title: str, *texts: str, commands: Sequence[str] = (), why: str | None = None
+) -> Fix:
+    """What only a person can do."""
+    return Fix(
+        id=id,
+        title=title,
+        safety="manual",
+        restarts=True,
+        why=why,
+        actions=(
+            *(Action(kind="command", text=command) for command in commands),
+            *(Action(kind="text", text=text) for text in texts),
+        ),
+    )
+
+
+def fetch_again(
+    repository: str,
+    files: Sequence[str],
+    *,
+    python: str | None,
+    revision: str | None,
+    folder: str | None,
+) -> Fix:
+    """Download files of a model once more."""
+    words = ["hf", "download", repository, *files]
+    if revision:
+        words += ["--revision", revision]
+    if folder:
+        words += ["--local-dir", folder]
+    command = shlex.join(words)
+    many = f"{len(files)} files" if len(files) > 1 else files[0]
+    shown = many if files else "the model"
+    title = f"Download {shown} of {repository} again"
+    if python is None or not files:
+        return advise("fetch-model-files", title, commands=(command,))
+    return Fix(
+        id="fetch-model-files",
+        title=title,
+        safety="unsafe",
+        restarts=True,
+        why="needs the network and room for the files",
+        actions=(
+            Fetch(
+                text=command,
+                python=python,
+                repository=repository,
+                revision=revision,
+                folder=folder,
+                files=tuple(files),
+            ),
+        ),
+    )
