@@ -1,0 +1,165 @@
+"""The parts of one GPU: what the engine would measure of each."""
+
+from __future__ import annotations
+
+from infer_doctor.frozen import frozen
+from infer_doctor.memory import activation
+from infer_doctor.memory.architecture import Architecture
+from infer_doctor.memory.graphs import graph_bytes
+from infer_doctor.memory.layout import Layout
+from infer_doctor.memory.quantization import ALIASES, ONLINE, Scheme
+from infer_doctor.memory.settings import CONSUMED_SINCE, Settings
+from infer_doctor.memory.weights import Weight, merged_name, rank_bytes
+from infer_doctor.units import MIB
+
+CONTEXT_BYTES = 527 * MIB
+"""CUDA context before the first snapshot, one GPU: 139.80 - 139.29 GiB (tests/memory, H200)."""
+
+GROUP_BYTES = 1540 * MIB
+"""The same with NCCL for two or more ranks: 139.80 - 138.27 (TP 2) and 138.38 GiB (PP 2)."""
+
+NON_TORCH = 228 * MIB
+"""Kernels and libraries loaded during the profile run, one GPU (tests/memory: 0.22 GiB)."""
+
+NON_TORCH_GROUP = 62 * MIB
+"""With NCCL most of them are loaded before the first snapshot (tests/memory: 0.06 GiB)."""
+
+LOADER_REST = 14 * MIB
+"""In "Model loading took" and in no tensor: blocks that torch's allocator reuses without a split
+while weights are made; 0 to 37 MiB in the starts of tests/memory, the median."""
+
+ALLOCATOR_STEP = 2 * MIB
+ALLOCATOR_LARGE = 10 * MIB
+ALLOCATOR_SPLIT = 1 * MIB
+"""torch's allocator takes 10 MiB and more in steps of 2 MiB, and a rest of at most 1 MiB stays with
+the tensor (c10/cuda/CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, kSmallSize)."""
+
+
+@frozen
+class Gpu:
+    """A GPU for the plan, in bytes; `used` is what others hold."""
+
+    name: str
+    usable: int
+    total: int | None = None
+    used: int = 0
+    capability: tuple[int, int] | None = None
+    exact: bool = True
+
+
+@frozen
+class Rank:
+    """The parts of one GPU. `outside` is not in the engine's budget."""
+
+    stage: int
+    weights: int
+    activation: int
+    non_torch: int
+    graphs_inside: int
+    cache: int
+    graphs: int
+    before: int
+    """CUDA context, NCCL and other processes before the engine's first snapshot."""
+    buffers: int
+    """Buffers of the runner that the budget of this version does not count."""
+
+
+@frozen
+class Model:
+    """What is known of the model: its layers and its weights."""
+
+    architecture: Architecture
+    weights: tuple[Weight, ...]
+    basis: str
+    """"safetensors headers", "config.json" or "GGUF file"."""
+    scheme: Scheme | None = None
+    itemsize: int = 2
+
+
+def rank_of(
+    model: Model, settings: Settings, gpu: Gpu, layout: Layout, stage: int, budget: int
+) -> Rank:
+    """The parts of one GPU of a stage."""
+    architecture = model.architecture
+    batch = activation.Batch(
+        tokens=settings.tokens,
+        sequences=settings.sequences,
+        context=settings.context,
+        itemsize=settings.itemsize,
+        runner=settings.runner,
+        block=settings.block,
+        compiled=not settings.eager,
+        hopper=gpu.capability is None or gpu.capability[0] >= 9,
+        expert_parallel=settings.expert_parallel,
+        quantised=_covers(model, settings),
+    )
+    weights = _loaded(model, settings, layout, stage)
+    weights += sum(rows * width * settings.itemsize for rows, width in architecture.rope)
+    weights += LOADER_REST
+    weights = max(0, weights - settings.offload)
+    ranks = layout.tensor * layout.stages
+    group = ranks > 1
+    graphs = graph_bytes(settings, architecture, layout, stage)
+    buffers = _buffers(settings, architecture) if stage == layout.stages - 1 else 0
+    peak = activation.peak(architecture, layout, stage, batch)
+    non_torch = NON_TORCH_GROUP if group else NON_TORCH
+    if settings.version >= CONSUMED_SINCE:
+        non_torch += buffers
+        buffers = 0
+    inside = graphs if settings.graphs_inside else 0
+    cache = budget - weights - peak - non_torch - inside
+    if settings.cache_bytes:
+        cache = settings.cache_bytes
+    return Rank(
+        stage=stage,
+        weights=weights,
+        activation=peak,
+        non_torch=non_torch,
+        graphs_inside=inside,
+        cache=cache,
+        graphs=graphs,
+        before=gpu.used + (GROUP_BYTES if group else CONTEXT_BYTES),
+        buffers=buffers,
+    )
+
+
+def _covers(model: Model, settings: Settings) -> bool:
+    """Whether no layer but the head multiplies with cuBLAS: all are quantised."""
+    if settings.quantization and online(settings.quantization):
+        return True
+    return model.scheme is not None and not model.scheme.experts_only
+
+
+def online(method: str) -> float | None:
+    """Bits a number of a method that quantises at load, None for one that only reads."""
+    return ONLINE.get(ALIASES.get(method, method))
+
+
+def _loaded(model: Model, settings: Settings, layout: Layout, stage: int) -> int:
+    """Bytes of the weights in torch's allocator, quantised at load where that is asked for.
+
+    The engine holds query, key and value, gate and up, and all experts as one tensor each.
+    """
+    bits = online(settings.quantization) if settings.quantization and model.scheme is None else None
+    merged: dict[tuple[int | None, str], int] = {}
+    for weight, size in rank_bytes(model.weights, layout, stage):
+        if bits is not None and weight.linear:
+            size = int(size * bits / (8 * model.itemsize))
+        place = weight.layer, merged_name(weight.name)
+        merged[place] = merged.get(place, 0) + size
+    return sum(map(_allocated, merged.values()))
+
+
+def _allocated(size: int) -> int:
+    rest = -size % ALLOCATOR_STEP
+    return size + rest if size >= ALLOCATOR_LARGE and rest <= ALLOCATOR_SPLIT else size
+
+
+def _buffers(settings: Settings, model: Architecture) -> int:
+    """Counts of tokens for penalties: a row of the vocabulary for each sequence.
+
+    v1/worker/gpu/sample/penalties.py of the V2 runner; the V1 runner has them on the host.
+    """
+    if settings.runner != 2:
+        return 0
+    return settings.sequences * (model.vocabulary * 4 + -(-model.vocabulary // 32) * 4)

@@ -1,0 +1,281 @@
+"""The plan: settings, weights, activation, graphs and cache of each GPU put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from infer_doctor.frozen import frozen
+from infer_doctor.memory.architecture import Architecture, Unplannable
+from infer_doctor.memory.kv_cache import DTYPE_BYTES, Cache, Demand, cache_of, longest
+from infer_doctor.memory.layout import Layout
+from infer_doctor.memory.parts import Gpu, Model, Rank, rank_of
+from infer_doctor.memory.settings import CONSUMED_SINCE, NEWEST, OLDEST, Settings
+from infer_doctor.units import GIB, MIB
+
+BAND = 80 * MIB
+"""Twice the worst error of the pool over the starts of tests/memory, for kinds that were measured
+there (bench/plan.py prints it, with each constant fitted without the start that it judges)."""
+
+FAR_BAND = 0.10
+"""The share of activation and non-torch memory that may be wrong for kinds that were not measured."""
+
+MARGIN = 0.005
+"""A suggested number keeps this share of the GPU's memory, so that it starts for real."""
+
+Limit = Literal["load", "free", "no_cache", "context", "graphs"]
+
+
+@frozen
+class MemoryPlan:
+    """What the engine would print."""
+
+    gpu: Gpu
+    settings: Settings
+    layout: Layout
+    rank: Rank
+    """The GPU with the smallest cache, which decides."""
+    ranks: tuple[Rank, ...]
+    cache: Cache
+    budget: int
+    blocks: int
+    tokens: int
+    concurrency: float
+    longest: int
+    """The longest context of one request, at most what the model can."""
+    safe_longest: int
+    """The same within the error band: a number to suggest."""
+    limit: Limit | None
+    reason: str | None
+    band: int
+    """Bytes by which the pool may be wrong."""
+    basis: str
+    assumptions: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        return self.limit is None
+
+    @property
+    def band_percent(self) -> float:
+        return round(100 * self.band / max(abs(self.rank.cache), 1), 1)
+
+
+def layout_of(model: Architecture, settings: Settings) -> Layout:
+    """Raises Unplannable where the engine would refuse the sizes."""
+    attention = next((layer.attention for layer in model.layers if layer.attention), None)
+    heads = attention.heads if attention else 0
+    key_value = attention.kv_heads if attention and attention.kind != "mla" else 1
+    tensor, stages = settings.tensor, settings.stages
+    if attention and heads % tensor:
+        raise Unplannable(
+            f"{heads} attention heads cannot be divided by tensor parallelism {tensor}"
+        )
+    if attention and attention.kind != "mla" and max(tensor, key_value) % min(tensor, key_value):
+        raise Unplannable(f"{key_value} key-value heads do not go with tensor parallelism {tensor}")
+    if stages > len(model.layers):
+        raise Unplannable(f"{len(model.layers)} layers cannot be divided into {stages} stages")
+    return Layout(
+        tensor=tensor,
+        stages=stages,
+        data=settings.data if model.moe else 1,
+        layers=len(model.layers),
+        kv_heads=key_value,
+        tied=model.tied,
+    )
+
+
+def make_plan(model: Model, settings: Settings, gpu: Gpu) -> MemoryPlan:
+    """The plan of one launch on one kind of GPU; raises Unplannable."""
+    if gpu.usable <= 0:
+        raise Unplannable(f"{gpu.name} has {gpu.usable} bytes of memory")
+    architecture = model.architecture
+    layout = layout_of(architecture, settings)
+    item = cache_item(settings)
+    budget = math.ceil(gpu.usable * settings.utilisation)
+    ranks = []
+    caches = []
+    for stage in range(layout.stages):
+        cache = cache_of(architecture, layout, stage, item, settings.block, settings.itemsize)
+        ranks.append(rank_of(model, settings, gpu, layout, stage, budget))
+        caches.append(cache)
+    blocks = [cache.blocks_in(rank.cache) for cache, rank in zip(caches, ranks, strict=True)]
+    place = min(range(len(ranks)), key=lambda stage: (blocks[stage], ranks[stage].cache))
+    rank, cache = ranks[place], caches[place]
+    count = settings.blocks_override or blocks[place]
+    demand = Demand(in_flight=settings.in_flight, states=settings.states)
+    context = settings.context
+    own_context = context // settings.context_parallel
+    per_request = cache.blocks_of(-(-context // settings.context_parallel), demand)
+    concurrency = count / per_request if per_request else 0.0
+    most = max(architecture.context or context, context)
+    band = _band(model, settings, gpu, rank)
+
+    def fitting(size: int) -> int:
+        room = cache.blocks_in(size)
+        found = longest(lambda length: cache.blocks_of(length, demand) <= room, most)
+        return found * settings.context_parallel if room else 0
+
+    limit, reason = _limit(gpu, settings, rank, budget, per_request, count, layout)
+    longest_context = fitting(rank.cache)
+    return MemoryPlan(
+        gpu=gpu,
+        settings=settings,
+        layout=layout,
+        rank=rank,
+        ranks=tuple(ranks),
+        cache=cache,
+        budget=budget,
+        blocks=count,
+        tokens=_tokens(settings, cache, count, concurrency, own_context),
+        concurrency=concurrency,
+        longest=longest_context,
+        safe_longest=min(longest_context, fitting(rank.cache - safety(gpu, band))),
+        limit=limit,
+        reason=reason,
+        band=band,
+        basis=model.basis,
+        assumptions=_assumptions(model, settings, gpu, rank),
+    )
+
+
+def cache_item(settings: Settings) -> float:
+    """Bytes of a number in the cache."""
+    known = DTYPE_BYTES.get(settings.cache_dtype)
+    if known is None:
+        raise Unplannable(f"no memory model for --kv-cache-dtype {settings.cache_dtype}")
+    return known or float(settings.itemsize)
+
+
+def safety(gpu: Gpu, band: int) -> int:
+    """What a suggested number leaves free."""
+    return min(band, int(gpu.usable * MARGIN))
+
+
+def _tokens(settings: Settings, cache: Cache, blocks: int, concurrency: float, context: int) -> int:
+    """The figure of the log, which means another thing in each era (kv_cache_utils.py:1195)."""
+    if not cache.groups:
+        return 0
+    if settings.version >= (0, 24):
+        return int(concurrency * settings.context)
+    block = min(group.tokens for group in cache.groups)
+    groups = len(cache.groups) if settings.version >= (0, 10) else 1
+    return blocks // groups * block * settings.context_parallel
+
+
+def _band(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> int:
+    """How wrong the pool may be, in bytes."""
+    band = BAND
+    measured = (0, 26) <= settings.version < CONSUMED_SINCE
+    if not measured or model.architecture.hybrid or model.architecture.tower:
+        band += int(FAR_BAND * (rank.activation + rank.non_torch))
+    if rank.graphs_inside:
+        band += rank.graphs_inside // 4
+    if not gpu.exact:
+        band += int(0.003 * gpu.usable)
+    return band
+
+
+def _limit(
+    gpu: Gpu,
+    settings: Settings,
+    rank: Rank,
+    budget: int,
+    per_request: int,
+    blocks: int,
+    layout: Layout,
+) -> tuple[Limit | None, str | None]:
+    """The first limit that stops the start, in the order of the start."""
+    free = gpu.usable - rank.before
+    share = f"{settings.utilisation:g} x {_gib(gpu.usable)}"
+    if not settings.cache_bytes and free < budget:
+        held = f", {_gib(gpu.used)} are held by others" if gpu.used else ""
+        return "free", (
+            f"the engine wants {_gib(budget)} ({share}) free at its start, but {_gib(max(free, 0))} "
+            f"are{held}"
+        )
+    if rank.weights > free:
+        return (
+            "load",
+            f"weights of {_gib(rank.weights)} are more than the {_gib(free)} that are free",
+        )
+    if rank.cache <= 0:
+        need = rank.weights + rank.activation + rank.non_torch + rank.graphs_inside
+        return "no_cache", (
+            f"weights {_gib(rank.weights)} + activation {_gib(rank.activation)} + other "
+            f"{_gib(need - rank.weights - rank.activation)} against a budget of {_gib(budget)} "
+            f"({share}): nothing is left for the KV cache ({_gib(rank.cache)})"
+        )
+    if blocks < per_request + 0 or not blocks:
+        return "context", (
+            f"one request of {settings.context:,} tokens needs {per_request:,} blocks of the KV "
+            f"cache, {blocks:,} are there"
+        )
+    taken = rank.before + rank.weights + rank.activation + rank.non_torch + rank.cache
+    taken += rank.graphs + rank.buffers
+    if rank.graphs and taken > gpu.usable and not rank.graphs_inside:
+        return "graphs", (
+            f"CUDA graphs of about {_gib(rank.graphs)} come on top of the budget: "
+            f"{_gib(taken)} of {_gib(gpu.usable)}"
+        )
+    return None, None
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f} GiB" if abs(size) >= GIB / 10 else f"{size / MIB:.0f} MiB"
+
+
+def _assumptions(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> tuple[str, ...]:
+    """What the figures rest on, one clause each."""
+    found = [
+        f"weights from {model.basis}",
+        f"defaults of {'LLM()' if settings.entry == 'LLM' else 'vllm serve'}: "
+        f"{settings.tokens:,} batched tokens, {settings.sequences:,} sequences",
+        f"model runner V{settings.runner}",
+    ]
+    if not settings.eager:
+        where = "inside" if rank.graphs_inside else "outside"
+        found.append(f"CUDA graphs {where} the budget, +-50 %")
+    if settings.version > NEWEST:
+        found.append(f"vLLM {_dotted(settings.version)} is newer than the rules (0.33)")
+    if settings.version < OLDEST:
+        found.append("before vLLM 0.11 the budget held the CUDA context and other processes too")
+    if model.architecture.tower and not settings.language_only:
+        found.append("the profile of a multimodal encoder is not in the activation")
+    if not gpu.exact:
+        found.append("memory of the GPU from the catalogue, +-0.25 GiB")
+    return tuple(found)
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))
+
+
+def wire(plan: MemoryPlan, changes: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """The field `plan` of the report; bytes are per GPU."""
+    rank = plan.rank
+    return {
+        "fits": plan.fits,
+        "reason": plan.reason,
+        "limit": plan.limit,
+        "gpu": plan.gpu.name,
+        "gpus": plan.layout.gpus,
+        "total_bytes": plan.gpu.usable,
+        "budget_bytes": plan.budget,
+        "used_by_others_bytes": plan.gpu.used,
+        "weights_bytes": rank.weights,
+        "activation_bytes": rank.activation,
+        "non_torch_bytes": rank.non_torch,
+        "cuda_graph_bytes": rank.graphs,
+        "cuda_graphs_in_budget": bool(rank.graphs_inside),
+        "kv_cache_bytes": rank.cache,
+        "kv_bytes_per_token": round(plan.cache.bytes_per_token, 3),
+        "kv_cache_tokens": plan.tokens,
+        "max_model_len": plan.settings.context,
+        "max_model_len_fits": plan.safe_longest,
+        "max_concurrency": round(plan.concurrency, 2),
+        "error_band_percent": plan.band_percent,
+        "assumptions": list(plan.assumptions),
+        "changes": list(changes),
+    }

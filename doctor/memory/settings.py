@@ -1,0 +1,276 @@
+"""What the engine will run with: the options of the launch, else its defaults for this GPU.
+
+Defaults: engine/arg_utils.py (get_batch_defaults, get_cudagraph_capture_sizes) of vLLM 0.6 to 0.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from infer_doctor.frozen import frozen
+from infer_doctor.launch.model import Unknown
+from infer_doctor.memory.architecture import Architecture, Unplannable
+from infer_doctor.units import GIB
+
+Version = tuple[int, ...]
+
+NEWEST: Version = (0, 33)
+"""The newest vLLM whose rules were read."""
+
+OLDEST: Version = (0, 11)
+"""Before it the budget also held the CUDA context, NCCL and other processes (vLLM PR 25359)."""
+
+UTILISATION_CHANGED: Version = (0, 21)
+"""0.90 before, 0.92 from here, with the estimate of graph memory (vLLM commit 96a85c5750)."""
+
+BIG_GPU = 70 * GIB
+HUGE_GPU = 160 * GIB
+HUGE_SINCE: Version = (0, 28)
+
+DTYPES = {
+    "bfloat16": 2,
+    "float16": 2,
+    "half": 2,
+    "float32": 4,
+    "float": 4,
+}
+
+V2_SINCE: Version = (0, 22)
+V2_ALWAYS: Version = (0, 32)
+V2_MOE = ("DeepseekV2ForCausalLM", "GraniteMoeForCausalLM", "Qwen2MoeForCausalLM")
+"""Mixtures of experts that the V2 runner takes (config/vllm.py:68 of 0.26.0; others: V1)."""
+
+CONSUMED_SINCE: Version = (0, 27)
+"""From here the runner's own buffers count (utils/mem_utils.py: total_consumed, 0.32.0)."""
+
+Get = Callable[[str], Any]
+
+
+@frozen
+class Settings:
+    """Every value that decides about memory."""
+
+    version: Version
+    entry: str
+    tensor: int
+    stages: int
+    data: int
+    expert_parallel: bool
+    context_parallel: int
+    utilisation: float
+    context: int
+    tokens: int
+    sequences: int
+    itemsize: int
+    cache_dtype: str
+    block: int
+    eager: bool
+    full_graphs: bool
+    capture_sizes: tuple[int, ...]
+    quantization: str | None
+    cache_bytes: int | None
+    blocks_override: int | None
+    offload: int
+    runner: int
+    in_flight: int
+    states: int
+    language_only: bool
+    given: frozenset[str] = frozenset()
+    """Names of the options that the launch itself sets."""
+
+    @property
+    def graphs_inside(self) -> bool:
+        """Whether the engine takes an estimate of the graphs out of the budget."""
+        if self.eager or self.version < UTILISATION_CHANGED:
+            return False
+        return self.runner == 1 or self.version >= CONSUMED_SINCE
+
+
+def settings_of(
+    options: Mapping[str, Any],
+    model: Architecture,
+    *,
+    version: Version,
+    entry: str,
+    gpu_name: str,
+    gpu_total: int,
+    capability: tuple[int, int] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """`options` are the values in force by the engine's own names; None or absent is the default."""
+    get = _getter(options)
+    serve = entry not in ("LLM", "bench")
+    context = _context(get, model)
+    tokens, sequences = _batch(get, model, version, serve, gpu_name, gpu_total, context)
+    stages = _count(get, "pipeline_parallel_size")
+    mode = _mode(get)
+    eager = bool(get("enforce_eager")) or mode == "NONE"
+    runner = _runner(model, version, environment or {})
+    speculative = get("speculative_config")
+    draft = speculative.get("num_speculative_tokens", 0) if isinstance(speculative, Mapping) else 0
+    quantization = get("quantization")
+    caching = get("enable_prefix_caching")
+    cache_bytes = get("kv_cache_memory_bytes")
+    return Settings(
+        version=version,
+        entry=entry,
+        tensor=_count(get, "tensor_parallel_size"),
+        stages=stages,
+        data=_count(get, "data_parallel_size"),
+        expert_parallel=bool(get("enable_expert_parallel")),
+        context_parallel=_count(get, "decode_context_parallel_size"),
+        utilisation=_share(get, version),
+        context=context,
+        tokens=tokens,
+        sequences=sequences,
+        itemsize=_itemsize(get, model),
+        cache_dtype=str(get("kv_cache_dtype") or "auto"),
+        block=_count(get, "block_size", 16),
+        eager=eager,
+        full_graphs=mode not in ("PIECEWISE",),
+        capture_sizes=() if eager else _captures(get, tokens, sequences, draft, capability),
+        quantization=str(quantization) if quantization else None,
+        cache_bytes=int(cache_bytes) if cache_bytes else None,
+        blocks_override=get("num_gpu_blocks_override") or None,
+        offload=int(float(get("cpu_offload_gb") or 0) * GIB),
+        runner=runner,
+        in_flight=tokens * _batches(get, stages, runner, version),
+        states=2 if model.hybrid and caching is True else 1,
+        language_only=bool(get("language_model_only")),
+        given=frozenset(name for name, value in options.items() if value is not None),
+    )
+
+
+def _getter(options: Mapping[str, Any]) -> Get:
+    def get(name: str) -> Any:
+        value = options.get(name)
+        if isinstance(value, Unknown):
+            raise Unplannable(f"{name} is {value.text}, whose value is not in the file")
+        return value
+
+    return get
+
+
+def _count(get: Get, name: str, default: int = 1) -> int:
+    value = get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1 << 20:
+        raise Unplannable(f"{name} is {value!r}")
+    return value
+
+
+def _share(get: Get, version: Version) -> float:
+    value = get("gpu_memory_utilization")
+    if value is None:
+        return 0.9 if version < UTILISATION_CHANGED else 0.92
+    if not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise Unplannable(f"gpu_memory_utilization is {value!r}, not within 0 and 1")
+    return float(value)
+
+
+def _context(get: Get, model: Architecture) -> int:
+    value = get("max_model_len")
+    if value in (None, -1, "auto"):
+        if model.context is None:
+            raise Unplannable(
+                "config.json has no max_position_embeddings and no --max-model-len is given"
+            )
+        return model.context
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Unplannable(f"max_model_len is {value!r}")
+    return value
+
+
+def _itemsize(get: Get, model: Architecture) -> int:
+    """`auto`: the dtype of the config; a float32 model is loaded as 16 bit (config/model.py)."""
+    dtype = str(get("dtype") or "auto")
+    if dtype == "auto":
+        dtype = "bfloat16" if model.dtype == "float32" else model.dtype
+    if dtype not in DTYPES:
+        raise Unplannable(f"the dtype {dtype} is not known")
+    return DTYPES[dtype]
+
+
+def _batch(
+    get: Get,
+    model: Architecture,
+    version: Version,
+    serve: bool,
+    gpu_name: str,
+    gpu_total: int,
+    context: int,
+) -> tuple[int, int]:
+    """max_num_batched_tokens and max_num_seqs (get_batch_defaults and the rules behind it)."""
+    if gpu_total >= HUGE_GPU and version >= HUGE_SINCE:
+        default, rows = 16384, 1024
+    elif gpu_total >= BIG_GPU and "a100" not in gpu_name.lower():
+        default, rows = (8192 if serve else 16384), 1024
+    else:
+        default, rows = (2048 if serve else 8192), 256
+    given_tokens, given_rows = get("max_num_batched_tokens"), get("max_num_seqs")
+    double = 2 if get("performance_mode") == "throughput" else 1
+    tokens = _count(get, "max_num_batched_tokens", default * double)
+    sequences = _count(get, "max_num_seqs", rows * double)
+    if given_tokens is None:
+        if get("enable_chunked_prefill") is False:
+            tokens = max(tokens, context)
+        tokens = min(tokens, sequences * context)
+    if given_rows is None:
+        sequences = min(sequences, tokens)
+    return tokens, sequences
+
+
+def _runner(model: Architecture, version: Version, environment: Mapping[str, str]) -> int:
+    """Which of the two model runners the version takes for this model (config/vllm.py)."""
+    forced = environment.get("VLLM_USE_V2_MODEL_RUNNER")
+    if forced in ("0", "1"):
+        return 2 if forced == "1" else 1
+    if version < V2_SINCE:
+        return 1
+    if version >= V2_ALWAYS:
+        return 2
+    if model.hybrid:
+        return 1
+    return 1 if model.moe and model.name not in V2_MOE else 2
+
+
+def _batches(get: Get, stages: int, runner: int, version: Version) -> int:
+    """Concurrent batches (config/vllm.py: max_concurrent_batches): async scheduling adds one."""
+    wanted = get("async_scheduling")
+    asynchronous = version >= (0, 14) if wanted is None else bool(wanted)
+    if not asynchronous:
+        return stages
+    if runner == 2:
+        return stages + 1
+    return 2 if stages == 1 else stages
+
+
+def _mode(get: Get) -> str:
+    """cudagraph_mode of --compilation-config, "" for the default."""
+    level = get("optimization_level")
+    compilation = get("compilation_config")
+    mode = compilation.get("cudagraph_mode") if isinstance(compilation, Mapping) else None
+    if mode is not None:
+        return str(mode).upper()
+    return "NONE" if level == 0 and level is not False and not isinstance(level, bool) else ""
+
+
+def _captures(
+    get: Get, tokens: int, sequences: int, draft: int, capability: tuple[int, int] | None
+) -> tuple[int, ...]:
+    """Batch sizes that are captured (config/vllm.py:2292-2546 of 0.32.0)."""
+    compilation = get("compilation_config")
+    listed = get("cudagraph_capture_sizes")
+    if listed is None and isinstance(compilation, Mapping):
+        listed = compilation.get("cudagraph_capture_sizes")
+    if isinstance(listed, (list, tuple)) and listed:
+        return tuple(sorted(size for size in listed if isinstance(size, int) and size <= tokens))
+    most = get("max_cudagraph_capture_size")
+    if most is None:
+        cap = 1024 if capability is not None and capability[0] == 10 else 512
+        most = min(2 * sequences * (1 + int(draft)), cap)
+    most = min(int(most), tokens)
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)]
+    return tuple(size for size in sizes if size <= most)
