@@ -47,6 +47,8 @@ LANES = {
     "library_marks": "python",
     "loader_cache": "python",
     "owned_libraries": "python",
+    "vllm_arguments": "vllm",
+    "vllm_digest": "vllm",
 }
 
 FOLLOWS: dict[str, tuple[str, dict[str, Any]]] = {"nvml": ("cuda", {"without": []})}

@@ -82,3 +82,11 @@ class EngineOptions:
             return self.given[name].value
         value = self.defaults.get(name)
         return default if value is None else value
+
+
+@frozen
+class EngineQuestion:
+    """What `--engine NAME==VERSION` asks to judge for, instead of what is installed."""
+
+    name: Literal["vllm", "tensorrt-llm"]
+    version: str

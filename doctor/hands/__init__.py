@@ -34,6 +34,8 @@ VERSIONS = {
     "self": 1,
     "space": 1,
     "stat": 1,
+    "vllm_arguments": 1,
+    "vllm_digest": 1,
     "which": 1,
 }
 """The form of what each operation returns; a snapshot of another form is not read."""

@@ -44,6 +44,8 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "self": system.own,
         "space": files.space,
         "stat": files.stat,
+        "vllm_arguments": _of_vllm("vllm_arguments"),
+        "vllm_digest": _of_vllm("vllm_digest"),
         "which": files.which,
     }
 
@@ -91,6 +93,16 @@ def _of_libraries(name: str) -> Callable[..., Json]:
         from . import libraries
 
         answer: Json = getattr(libraries, name)(**arguments)
+        return answer
+
+    return ask
+
+
+def _of_vllm(name: str) -> Callable[..., Json]:
+    def ask(package: str) -> Json:
+        from . import vllm_arguments
+
+        answer: Json = getattr(vllm_arguments, name)(package)
         return answer
 
     return ask

@@ -1,0 +1,148 @@
+"""Which arguments the vLLM that will run has, and what a launch sets with them.
+
+The version that will run: `--engine vllm==X`, else for a launch on this machine the installed one,
+else the tag of the container's image, else the newest known. The arguments come from the catalogue
+where the installed sources have the hash of a release, else from the installed sources, read as
+text; see `vllm_arguments/`. `EngineOptions.basis` says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.engine_options import EngineOptions, EngineQuestion
+from infer_doctor.frozen import frozen
+from infer_doctor.host import Absent, Host, Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.registry import probe
+
+IMAGE = re.compile(r"(?:^|/)[\w.-]*vllm[\w.-]*:v?(\d+\.\d+(?:\.\d+)*(?:\.post\d+)?)(?![\w.])")
+"""vllm/vllm-openai:v0.9.2, registry.example/team/vllm-openai:v0.9.2-cu118."""
+
+SERVERS = ("serve", "api_server", "LLM", "EngineArgs", "AsyncEngineArgs")
+
+
+@frozen
+class VllmTable:
+    """The arguments of the vLLM that will run."""
+
+    basis: str
+    """Completes "judged by": "the installed sources of vLLM 0.32.0"."""
+    exact: bool
+    version: str | None
+    read: Mapping[str, Any] | None = field(default=None, metadata={"report": False})
+    """What was read from the installed sources, when the catalogue does not have it."""
+    release: str | None = None
+    """The release of the catalogue, otherwise."""
+
+
+@probe
+def vllm_table(
+    launch: Launch,
+    host: Host | None,
+    engine: EngineFact | None,
+    question: EngineQuestion | None,
+) -> VllmTable:
+    """Find out which version will run, then its arguments."""
+    if launch.engine != "vllm":
+        raise Absent(f"the launch starts {launch.engine or 'no engine that is known'}")
+    if question is not None:
+        if question.name != "vllm":
+            raise Absent(f"--engine asks for {question.name}")
+        return _release(question.version, "as --engine says")
+    if launch.machine == "local" and engine is not None and engine.name == "vllm":
+        return _installed(host, engine)
+    image = launch.container.image if launch.container else None
+    tag = IMAGE.search(image or "")
+    if tag is not None:
+        return _release(tag[1], f"by the image {image}")
+    from infer_doctor.vllm_arguments.table import catalogue
+
+    newest = catalogue().versions[-1]
+    why = "its version is not known"
+    return VllmTable(
+        basis=f"vLLM {newest}, the newest known: {why} (--engine vllm==VERSION tells it)",
+        exact=False,
+        version=newest,
+        release=newest,
+    )
+
+
+@probe
+def engine_options(launch: Launch, table: VllmTable) -> EngineOptions:
+    """Read the launch as that version does."""
+    if launch.entry not in SERVERS:
+        raise Unavailable(f"the arguments of `vllm {launch.entry}` are not in the catalogue")
+    from infer_doctor.vllm_arguments.options import options_of
+
+    return options_of(launch, table_of(table), table.basis, exact=table.exact)
+
+
+def table_of(fact: VllmTable) -> Any:
+    """The Table that the fact names."""
+    from infer_doctor.vllm_arguments.table import Table, catalogue
+
+    if fact.read is not None:
+        return Table(fact.version, fact.read)
+    return catalogue().table(fact.release or catalogue().versions[-1])
+
+
+def _release(version: str, why: str) -> VllmTable:
+    """That release of the catalogue, or the newest older one."""
+    from infer_doctor.vllm_arguments.table import catalogue
+
+    release, same = catalogue().at_most(version)
+    if same:
+        return VllmTable(
+            basis=f"vLLM {release}, {why}", exact=True, version=release, release=release
+        )
+    return VllmTable(
+        basis=f"vLLM {release}, the nearest known for {version} {why}",
+        exact=False,
+        version=version,
+        release=release,
+    )
+
+
+def _installed(host: Host | None, engine: EngineFact) -> VllmTable:
+    """By the hash of the sources, else read from them, else by the version alone."""
+    from infer_doctor.vllm_arguments.table import catalogue, ordered
+
+    version = engine.version
+    if host is None or not engine.package:
+        if version is None:
+            raise Unavailable("the version of the installed vLLM is not known")
+        return _release(version, "as installed")
+    try:
+        digest = host.ask("vllm_digest", package=engine.package)["sha256"]
+        known = catalogue().digests.get(digest)
+        if known is not None and (version is None or ordered(version)[:4] == ordered(known)[:4]):
+            return VllmTable(
+                basis=f"vLLM {known}, whose sources are installed",
+                exact=True,
+                version=known,
+                release=known,
+            )
+        read = host.ask("vllm_arguments", package=engine.package)
+        if not read["arguments"]:
+            raise Unavailable("no arguments were found in the installed sources")
+    except Unavailable as error:
+        if version is None:
+            raise
+        found = _release(version, "as installed")
+        return VllmTable(
+            basis=f"{found.basis}; its sources were not read: {error.reason}",
+            exact=False,
+            version=found.version,
+            release=found.release,
+        )
+    return VllmTable(
+        basis=f"the installed sources of vLLM {version or '(version unknown)'}",
+        exact=True,
+        version=version,
+        read=read,
+    )

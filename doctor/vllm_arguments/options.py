@@ -1,0 +1,262 @@
+"""A launch of vLLM and the table of a version -> EngineOptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from infer_doctor.facts.engine_options import EngineOptions, Option, OptionProblem
+from infer_doctor.launch.model import Keyword, Launch, Unknown
+from infer_doctor.vllm_arguments.history import missing_field, missing_option, nearest
+from infer_doctor.vllm_arguments.parse import Bad, Parsed, Setting, parse
+from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table, catalogue, ordered
+from infer_doctor.vllm_arguments.values import choice_problem, range_problem
+
+SERVERS = ("serve", "api_server")
+CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
+
+FORBIDS_SINCE = (0, 15, 0, 0, 0)
+"""Config classes refuse unknown keys (config/utils.py, extra="forbid")."""
+
+SOFT = ("deprecated", "duplicate")
+
+
+def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> EngineOptions:
+    """What the engine will take its settings from."""
+    if launch.entry in CALLS:
+        given, problems, gaps = _of_call(launch, table)
+        model = given.pop("model", None)
+    else:
+        parsed = parse(launch.words, launch.config, table, serve=launch.entry == "serve")
+        given, problems, gaps = _of_words(parsed, table)
+        model = _model(launch, parsed, given)
+    return EngineOptions(
+        engine="vllm",
+        version=table.version,
+        basis=basis,
+        exact=exact,
+        entry=launch.entry,
+        model=model,
+        given=given,
+        problems=tuple(problems),
+        defaults=table.defaults,
+        gaps=(*launch.gaps, *gaps),
+    )
+
+
+def _of_words(
+    parsed: Parsed, table: Table
+) -> tuple[dict[str, Option], list[OptionProblem], list[str]]:
+    given: dict[str, Option] = {}
+    problems = [_problem(bad, table) for bad in parsed.bad]
+    for setting in parsed.settings:
+        name = setting.row["dest"]
+        before = given.get(name)
+        option = _option(setting)
+        if before is not None and setting.row.get("action") != "append":
+            problems += _repeated(before, option, setting)
+        given[name] = option
+        problems += _keys(option, table)
+        if setting.row.get("deprecated"):
+            problems.append(_deprecated(option, table))
+    for token in parsed.repeated:
+        problems.append(
+            OptionProblem(
+                kind="duplicate",
+                flag=token.written,
+                text=None,
+                place=token.place,
+                message=f"{token.written.partition('=')[0]} is given more than once; "
+                "the last one counts",
+            )
+        )
+    return given, problems, list(parsed.gaps)
+
+
+def _option(setting: Setting) -> Option:
+    return Option(
+        name=setting.row["dest"],
+        flag=setting.token.written.partition("=")[0],
+        value=setting.value,
+        text=" ".join(setting.texts),
+        place=setting.token.place,
+    )
+
+
+def _model(launch: Launch, parsed: Parsed, given: dict[str, Option]) -> Option | None:
+    """The word, else --model or the key of the file; python -m ...api_server ignores the word."""
+    option = given.pop("model", None)
+    if parsed.model is None or launch.entry != "serve":
+        return option
+    token = parsed.model
+    value: Any = token.text if token.unknown is None else Unknown(token.unknown)
+    return Option(name="model", flag="", value=value, text=token.text, place=token.place)
+
+
+def _problem(bad: Bad, table: Table) -> OptionProblem:
+    """A word that the parser refuses, with its history."""
+    token, who = bad.token, f"vLLM {table.version}" if table.version else "this vLLM"
+    written = token.written.partition("=")[0]
+
+    def made(kind: Any, message: str, successor: str | None = None) -> OptionProblem:
+        return OptionProblem(
+            kind=kind,
+            flag=written,
+            text=bad.text,
+            place=token.place,
+            message=message,
+            successor=successor,
+        )
+
+    if bad.fault == "unknown-option":
+        return missing_option(
+            bad.option, bad.text, token.place, table, catalogue(), written=written
+        )
+    if bad.fault == "ambiguous":
+        shown = ", ".join(bad.candidates[:6])
+        return made("ambiguous", f"{written} may be any of {shown}: {who} refuses it")
+    if bad.fault == "missing-value":
+        return made("missing-value", f"{bad.option} {bad.words}, and none follows")
+    if bad.fault == "no-value-taken":
+        off = (bad.text or "").lower() in ("false", "0", "no", "off")
+        negated = f"--no-{bad.option[2:]}"
+        has = negated in table.by_option
+        instead = (negated if has else None) if off else bad.option
+        return made("type", f"{bad.option} takes no value, and ={bad.text} is refused", instead)
+    if bad.fault == "leftover":
+        if bad.option:
+            return made(
+                "type",
+                f"{bad.option} takes no value: {bad.text} is left over, and {who} refuses it",
+                bad.option if (bad.text or "").lower() in ("true", "1", "yes", "on") else None,
+            )
+        return made("unknown", f"{bad.text} belongs to no option, and the model is named before it")
+    if bad.fault == "model-option":
+        return made(
+            "renamed",
+            f"`vllm serve` of {who} takes the model as its first word and refuses --model",
+            f"vllm serve {bad.text}" if bad.text else None,
+        )
+    if bad.fault == "name-before-model":
+        return made(
+            "missing-value",
+            f"{written} stands before the model and takes it for one more name: {who} wants the "
+            "model first",
+        )
+    return made(bad.fault, f"{bad.option} {bad.text} {bad.words}", _choice(bad))
+
+
+def _choice(bad: Bad) -> str | None:
+    """The nearest of the choices."""
+    choices = [str(one) for one in (bad.row or {}).get("choices", ()) if one is not None]
+    if bad.fault != "choice" or not choices or not bad.text:
+        return None
+    lowered = {one.lower(): one for one in choices}
+    exact = lowered.get(bad.text.lower().replace("-", "_")) or lowered.get(bad.text.lower())
+    found = exact or nearest(bad.text, choices)
+    return f"{bad.option} {found}" if found else None
+
+
+def _repeated(before: Option, option: Option, setting: Setting) -> Iterator[OptionProblem]:
+    """Given twice on the command line with different values; a file's value may be overridden."""
+    if before.place.file != option.place.file or before.text == option.text:
+        return
+    if setting.row.get("action") in TAKES_NOTHING and before.value == option.value:
+        return
+    yield OptionProblem(
+        kind="duplicate",
+        flag=option.flag,
+        text=option.text,
+        place=option.place,
+        message=f"{before.flag} {before.text} is overridden by {option.flag} {option.text}: "
+        "the last one counts",
+    )
+
+
+def _deprecated(option: Option, table: Table) -> OptionProblem:
+    return OptionProblem(
+        kind="deprecated",
+        flag=option.flag,
+        text=option.text,
+        place=option.place,
+        message=f"{option.flag} is deprecated in vLLM {table.version or ''}".rstrip(),
+    )
+
+
+def _keys(option: Option, table: Table) -> Iterator[OptionProblem]:
+    """Keys within JSON that the config class does not have."""
+    known = table.keys_of(option.name)
+    if not known or not isinstance(option.value, dict):
+        return
+    for key in option.value:
+        if key in known or not isinstance(key, str):
+            continue
+        near = nearest(key, known)
+        refused = ordered(table.version or "999") >= FORBIDS_SINCE
+        yield OptionProblem(
+            kind="unknown" if refused else "deprecated",
+            flag=f"{option.flag.partition('.')[0]}.{key}",
+            text=None,
+            place=option.place,
+            message=f"{option.name} of vLLM {table.version} has no key {key}",
+            nearest=near,
+        )
+
+
+def _of_call(
+    launch: Launch, table: Table
+) -> tuple[dict[str, Option], list[OptionProblem], list[str]]:
+    """Keywords of LLM(...), EngineArgs(...) and AsyncEngineArgs(...)."""
+    given: dict[str, Option] = {}
+    problems: list[OptionProblem] = []
+    names = table.fields | (set(table.llm) if launch.entry == "LLM" else set())
+    for keyword in launch.keywords:
+        if keyword.name == "args" or keyword.name == "kwargs":
+            continue
+        text = _text(keyword)
+        if keyword.name not in names:
+            problems.append(
+                missing_field(
+                    keyword.name, text, keyword.place, table, catalogue(), call=launch.entry
+                )
+            )
+            continue
+        option = Option(
+            name=keyword.name,
+            flag=keyword.name,
+            value=keyword.value,
+            text=text,
+            place=keyword.place,
+        )
+        given[keyword.name] = option
+        problems += _value(option, table.row(keyword.name))
+        problems += _keys(option, table)
+    return given, problems, []
+
+
+def _text(keyword: Keyword) -> str:
+    value = keyword.value
+    return value if isinstance(value, str) else repr(value)
+
+
+def _value(option: Option, row: Row | None) -> Iterator[OptionProblem]:
+    """A plain value of a keyword against the choices and bounds of the field."""
+    value = option.value
+    if row is None or isinstance(value, Unknown) or value is None:
+        return
+    found: tuple[Any, str | None] = ("range", range_problem(value, row))
+    if isinstance(value, str) and row.get("type", "").rstrip("?") == "str":
+        found = ("choice", choice_problem(value, row))
+    kind, words = found
+    if words is None:
+        return
+    choices = [str(one) for one in row.get("choices", ()) if one is not None]
+    near = nearest(str(value), choices) if kind == "choice" else None
+    yield OptionProblem(
+        kind=kind,
+        flag=option.name,
+        text=option.text,
+        place=option.place,
+        message=f"{option.name}={value!r} {words}",
+        successor=f"{option.name}={near!r}" if near else None,
+    )
