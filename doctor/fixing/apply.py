@@ -1,0 +1,137 @@
+"""Carry out groups: the journal first, then the step; a group whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from infer_doctor.fixing.actions import prepared
+from infer_doctor.fixing.drafts import Drafts
+from infer_doctor.fixing.files import Refused
+from infer_doctor.fixing.journal import Journal, Record, Run, read
+from infer_doctor.fixing.plan import Group
+from infer_doctor.fixing.steps import Stage, Step
+from infer_doctor.fixing.undo import drop_kept, take_back
+from infer_doctor.frozen import frozen
+from infer_doctor.model import CheckResult, Finding
+
+Result = Literal["applied", "refused", "declined", "cured", "not cured", "taken back", "undecided"]
+
+
+@frozen
+class Outcome:
+    """What came of a group; `why` for what did not go as planned."""
+
+    group: Group
+    result: Result
+    why: str | None = None
+
+
+class Applying:
+    """One run of `fix --apply`. Its journal begins with the first step."""
+
+    def __init__(self, folder: str, at: str, command: list[str], drafts: Drafts) -> None:
+        self._folder = folder
+        self._at = at
+        self._command = command
+        self._drafts = drafts
+        self.journal: Journal | None = None
+        self._count = 0
+        self._steps: dict[int, list[int]] = {}
+
+    def look(self, group: Group) -> list[str]:
+        """What would be done, after a look at everything that may be in the way; or Refused."""
+        steps, _ = prepared(group.fix.actions, self._drafts, self._folder)
+        return [step.text for step in steps]
+
+    def do(self, group: Group) -> Outcome:
+        """All steps of a group. When one fails, those before it are taken back."""
+        try:
+            steps, texts = prepared(group.fix.actions, self._drafts, self._folder)
+        except (Refused, OSError) as error:
+            return Outcome(group=group, result="refused", why=_words(error))
+        numbers: list[int] = []
+        try:
+            if self.journal is None:
+                self.journal = Journal.begin(self._folder, self._at, self._command)
+            for step in steps:
+                self._do(step, group, numbers)
+        except (Refused, OSError) as error:
+            why = _words(error)
+            try:
+                self._take_back(numbers)
+            except (Refused, OSError) as second:
+                why += f"; and taking back what was done failed: {_words(second)}"
+            return Outcome(group=group, result="refused", why=why)
+        except BaseException:  # Ctrl-C: a group is whole or not there
+            self._take_back(numbers)
+            raise
+        self._drafts.take(texts)
+        self._steps[id(group)] = numbers
+        return Outcome(group=group, result="applied")
+
+    def _do(self, step: Step | Stage, group: Group, numbers: list[int]) -> None:
+        assert self.journal is not None
+        if hasattr(step, "steps"):
+            for made in step.steps(self.journal):
+                self._do(made, group, numbers)
+            return
+        self._count += 1
+        number = self._count
+        record: Record = step.record(self.journal)
+        record |= {"event": "step", "n": number, "fix": group.fix.id, "title": group.fix.title}
+        self.journal.write(record)
+        numbers.append(number)
+        more = step.do(record)
+        self.journal.write({"event": "done", "n": number, "more": more})
+
+    def _run(self) -> Run:
+        assert self.journal is not None
+        return read(self._folder, self.journal.id)
+
+    def _take_back(self, numbers: Sequence[int]) -> None:
+        if numbers and self.journal is not None:
+            take_back(self._run(), self.journal, set(numbers), forced=True)
+
+    def judge(self, outcome: Outcome, results: Sequence[CheckResult]) -> Outcome:
+        """What a second look at the checks says; a fix that cured nothing is taken back."""
+        group = outcome.group
+        rows = {(row.check, row.subject): row for row in results}
+        left: list[Finding] = []
+        for finding in group.findings:
+            row = rows.get((finding.check, finding.subject))
+            if row is None or row.outcome in ("blocked", "crashed"):
+                reason = row.reason if row else "it was not examined again"
+                return self._told(outcome, "undecided", f"{finding.check}: {reason}")
+            if any(found.fingerprint == finding.fingerprint for found in row.findings):
+                left.append(finding)
+        if not left:
+            return self._told(outcome, "cured", None)
+        if len(left) < len(group.findings):
+            return self._told(outcome, "not cured", f"still there: {left[0].message}")
+        try:
+            self._take_back(self._steps[id(group)])
+        except (Refused, OSError) as error:
+            return self._told(outcome, "not cured", _words(error))
+        return self._told(outcome, "taken back", f"still there: {left[0].message}")
+
+    def _told(self, outcome: Outcome, result: Result, why: str | None) -> Outcome:
+        if self.journal is not None:
+            fix = outcome.group.fix.id
+            self.journal.write({"event": "result", "fix": fix, "result": result, "why": why})
+        return Outcome(group=outcome.group, result=result, why=why)
+
+    def end(self) -> None:
+        """Everything was done and looked at; what was only in the making goes."""
+        if self.journal is None:
+            return
+        run = self._run()
+        used = {step.get("kept") for step in run.left}
+        drop_kept(path for path in run.keeping if path not in used)
+        self.journal.write({"event": "end"})
+
+
+def _words(error: Refused | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return str(error)

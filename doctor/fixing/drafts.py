@@ -1,0 +1,67 @@
+"""The files of a plan as they will be: several fixes may change one file, one after the other."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+
+from infer_doctor.fixing.edits import edited
+from infer_doctor.fixing.edits.common import CannotEdit
+from infer_doctor.fixing.files import Refused, current, real
+from infer_doctor.launch.model import COMMAND_LINE
+from infer_doctor.model import Edit
+
+
+class Drafts:
+    """Texts by path. Lines of an edit count in the file as it was examined."""
+
+    def __init__(self, command: Sequence[str] = ()) -> None:
+        self._original: dict[str, str] = {COMMAND_LINE: shlex.join(command)}
+        self._text: dict[str, str] = dict(self._original)
+
+    def text(self, path: str) -> str:
+        """The text with the changes so far; raises Refused when the file cannot be read."""
+        if path not in self._text:
+            content = current(path)
+            if content is None:
+                raise Refused(f"{path}: is not there")
+            try:
+                self._text[path] = self._original[path] = content.data.decode("utf-8")
+            except UnicodeDecodeError:
+                raise Refused(f"{path}: is not UTF-8 text") from None
+        return self._text[path]
+
+    def after(self, edits: Iterable[Edit]) -> dict[str, str]:
+        """New texts by path; nothing is taken over. Raises Refused."""
+        new: dict[str, str] = {}
+        for edit in edits:
+            path = key(edit.file)
+            text = new[path] if path in new else self.text(path)
+            line = _now_at(self._original[path], text, edit.line)
+            try:
+                new[path] = edited(replace(edit, line=line), text)
+            except CannotEdit as error:
+                raise Refused(f"{edit.file}: {error}") from None
+        return new
+
+    def take(self, new: dict[str, str]) -> None:
+        """These are the texts now."""
+        self._text.update(new)
+
+
+def key(file: str) -> str:
+    """A file by the name under which it is replaced."""
+    return file if file == COMMAND_LINE else real(file)
+
+
+def _now_at(original: str, text: str, line: int | None) -> int | None:
+    """Where a line of the original stands now; one that was changed stands where it stood."""
+    if line is None or original == text:
+        return line
+    old, new = original.splitlines(), text.splitlines()
+    for _, begin, end, other, _ in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if begin <= line - 1 < end:
+            return other + line - begin
+    return line

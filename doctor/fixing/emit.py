@@ -1,0 +1,132 @@
+"""The same changes for those who will not let a tool write: a patch, a script, a command line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from infer_doctor.fixing.drafts import Drafts
+from infer_doctor.fixing.files import Refused, current, real
+from infer_doctor.fixing.plan import Group
+from infer_doctor.fixing.preview import command_of, difference
+from infer_doctor.launch.model import COMMAND_LINE, Launch
+from infer_doctor.model import Edit, RemoveFiles, SetVariable, WriteFile
+
+MARK = "INFER_DOCTOR_PATCH"
+"""Ends the patch in a script; no line of a patch is only this."""
+
+
+def patch(groups: Sequence[Group], drafts: Drafts) -> tuple[str, list[str]]:
+    """What `git apply` takes in this folder, and what has no place in it."""
+    left: list[str] = []
+    originals: dict[str, str | None] = {}
+    new: dict[str, str | None] = {}
+    modes: dict[str, int] = {}
+    for group in groups:
+        try:
+            changed = _changed(group, drafts, originals, modes)
+        except Refused as error:
+            left.append(f"{group.fix.title}: {error}")
+            continue
+        if not changed:
+            left.append(f"{group.fix.title}: changes no file")
+        new.update(changed)
+    base = os.path.realpath(os.getcwd())
+    rows: list[str] = []
+    for path, text in new.items():
+        name = os.path.relpath(path, base)
+        if name.startswith(".."):
+            left.append(f"{path}: lies outside of this folder; run it in {os.path.dirname(path)}")
+            continue
+        rows += _file(path, name, originals[path], text, modes.get(path, 0o644))
+    return "".join(f"{row}\n" for row in rows), left
+
+
+def _changed(
+    group: Group, drafts: Drafts, originals: dict[str, str | None], modes: dict[str, int]
+) -> dict[str, str | None]:
+    """New texts by path, None for a file that goes."""
+    edits = [action for action in group.fix.actions if isinstance(action, Edit)]
+    texts = drafts.after(edits)
+    texts.pop(COMMAND_LINE, None)
+    for path in texts:
+        originals.setdefault(path, drafts.text(path))
+    drafts.take(texts)
+    changed: dict[str, str | None] = dict(texts)
+    for action in group.fix.actions:
+        if isinstance(action, WriteFile):
+            path = real(action.file)
+            before = current(path)
+            originals.setdefault(path, before.data.decode() if before else None)
+            changed[path] = action.content
+            modes[path] = action.mode
+        elif isinstance(action, RemoveFiles):
+            for file in action.files:
+                originals.setdefault(real(file), drafts.text(real(file)))
+                changed[real(file)] = None
+    return changed
+
+
+def _file(path: str, name: str, old: str | None, new: str | None, mode: int) -> list[str]:
+    head = [f"diff --git a/{name} b/{name}"]
+    bits = "100755" if mode & 0o100 else "100644"
+    if old is None:
+        head.append(f"new file mode {bits}")
+    if new is None:
+        found = current(path)
+        head.append(f"deleted file mode {'100755' if found and found.mode & 0o100 else '100644'}")
+    return [*head, *difference(path, old, new)]
+
+
+def script(groups: Sequence[Group], drafts: Drafts) -> str:
+    """A shell script of everything, group by group; edits as patches."""
+    lines = ["#!/bin/sh", "# what `infer-doctor fix` would do; read it, then run it", "set -eu"]
+    lines.append(f"cd {shlex.quote(os.getcwd())}")
+    for group in groups:
+        lines += ["", f"# {group.fix.title} ({', '.join(group.checks)})"]
+        if group.fix.restarts:
+            lines.append("# takes effect when the engine is started again")
+        edits = [action for action in group.fix.actions if isinstance(action, Edit)]
+        if edits:
+            fix = replace(group.fix, actions=tuple(edits))
+            text, left = patch([replace(group, fix=fix)], drafts)
+            if text:
+                lines += [f"patch -p1 <<'{MARK}'", text.rstrip("\n"), MARK]
+            lines += [f"# not in here: {row}" for row in left]
+        for action in group.fix.actions:
+            if isinstance(action, Edit):
+                continue
+            known = action.kind in ("command", "packages", "write", "end", "variable", "remove")
+            lines.append(action.text if known else f"# {action.text}")
+    return "\n".join(lines) + "\n"
+
+
+def command(groups: Sequence[Group], launch: Launch | None, words: Sequence[str]) -> str:
+    """The corrected command line: of `-- COMMAND`, else of the launch that a file holds."""
+    line = tuple(words) or (launch.command if launch else ())
+    if not line:
+        raise Refused("there is no command: give it after --, or a file that starts an engine")
+    drafts = Drafts(line)
+    variables: dict[str, SetVariable] = {}
+    for group in groups:
+        edits = [
+            _on_command_line(action)
+            for action in group.fix.actions
+            if isinstance(action, Edit) and action.what == "option"
+        ]
+        drafts.take(drafts.after(edits))
+        for action in group.fix.actions:
+            if isinstance(action, SetVariable):
+                variables[action.name] = action
+            elif isinstance(action, Edit) and action.what == "variable":
+                value = None if action.do == "remove" else action.value
+                variables[action.name] = SetVariable(
+                    text=action.text, name=action.name, value=value
+                )
+    return command_of(drafts, list(variables.values()))
+
+
+def _on_command_line(edit: Edit) -> Edit:
+    return replace(edit, file=COMMAND_LINE, format="command", line=None)

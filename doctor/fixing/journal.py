@@ -1,0 +1,206 @@
+"""The journal: what a run is about to do, on the disk before it is done.
+
+$XDG_STATE_HOME/infer-doctor/ (else ~/.local/state/infer-doctor/) holds a folder for each run:
+`journal.jsonl`, a line for each event, and `kept/`, the bytes of before and after by their SHA-256.
+Only its owner may read it: files that are edited may hold secrets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from infer_doctor.fixing.files import Content, Refused, sync_folder, write_new
+from infer_doctor.frozen import frozen
+
+VERSION = 1
+
+Record = dict[str, Any]
+
+
+def state_folder() -> str:
+    """Where the journals are (XDG Base Directory Specification 0.8)."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "infer-doctor")
+
+
+def make_folder(path: str) -> None:
+    """The folder and those above it, for nobody else, on the disk."""
+    if os.path.isdir(path):
+        return
+    make_folder(os.path.dirname(path))
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    sync_folder(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def lock(folder: str) -> Iterator[None]:
+    """One run at a time; the second leaves. The kernel lets go when the process ends."""
+    try:
+        make_folder(folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(os.path.join(folder, "lock"), flags, 0o600)
+    except OSError as error:
+        raise Refused(
+            f"{error.filename or folder}: {error.strerror}; no journal, no change"
+        ) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise Refused(f"{folder}/lock: {error.strerror}; no lock, no change") from None
+            with contextlib.suppress(OSError):
+                pid = os.read(descriptor, 20).decode(errors="replace").strip()
+                raise Refused(
+                    f"another infer-doctor{f' (PID {pid})' if pid else ''} is changing something; "
+                    "try again when it has ended"
+                ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@frozen
+class Run:
+    """One run as its journal tells it."""
+
+    id: str
+    folder: str
+    at: str = ""
+    steps: tuple[Record, ...] = ()
+    done: frozenset[int] = frozenset()
+    undone: frozenset[int] = frozenset()
+    results: tuple[Record, ...] = ()
+    keeping: tuple[str, ...] = ()
+    """Folders that were made to hold what a step takes away."""
+    ended: bool = False
+
+    @property
+    def left(self) -> tuple[Record, ...]:
+        """The steps that were begun and not taken back, in order."""
+        return tuple(step for step in self.steps if step["n"] not in self.undone)
+
+
+class Journal:
+    """The journal of a run that writes."""
+
+    def __init__(self, run: Run) -> None:
+        self.id = run.id
+        self.folder = run.folder
+
+    @classmethod
+    def begin(cls, folder: str, at: str, command: list[str]) -> Journal:
+        """A new run with the next number."""
+        numbers = [int(name) for name in _names(folder)]
+        id = f"{max(numbers, default=0) + 1:04}"
+        journal = cls(Run(id=id, folder=os.path.join(folder, id)))
+        make_folder(os.path.join(journal.folder, "kept"))
+        journal.write({"event": "begin", "version": VERSION, "at": at, "command": command})
+        return journal
+
+    def write(self, record: Record) -> None:
+        """One line, on the disk when this returns."""
+        path = os.path.join(self.folder, "journal.jsonl")
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            line = json.dumps(record) + "\n"
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = "\n" + line  # the last run was killed in the middle of its line
+            data = line.encode()
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
+            if not size:
+                sync_folder(self.folder)
+        finally:
+            os.close(descriptor)
+
+    def keep(self, content: Content) -> str:
+        """Save bytes; returns their name."""
+        name = content.digest
+        path = os.path.join(self.folder, "kept", name)
+        if not os.path.exists(path):
+            own = Content(data=content.data, mode=0o600, uid=os.geteuid(), gid=os.getegid())
+            write_new(path + ".new", own)
+            os.rename(path + ".new", path)
+            sync_folder(os.path.dirname(path))
+        return name
+
+
+def kept(run: Run, name: str) -> bytes:
+    """The saved bytes; raises Refused when they are no longer what was saved."""
+    path = os.path.join(run.folder, "kept", name)
+    try:
+        with open(path, "rb") as file:
+            content = Content(data=file.read(), mode=0, uid=0, gid=0)
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}: what was saved is gone") from None
+    if content.digest != name:
+        raise Refused(f"{path}: is no longer what was saved")
+    return content.data
+
+
+def runs(folder: str) -> list[Run]:
+    """All runs, oldest first; a folder whose journal was never begun changed nothing."""
+    found = [read(folder, name) for name in sorted(_names(folder), key=int)]
+    return [run for run in found if run.at]
+
+
+def read(folder: str, id: str) -> Run:
+    """One run; a last line that was cut by a kill is left out."""
+    place = os.path.join(folder, id)
+    try:
+        with open(os.path.join(place, "journal.jsonl"), encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
+    except FileNotFoundError:
+        lines = []
+    except OSError as error:
+        raise Refused(f"{place}: {error.strerror}") from None
+    records: list[Record] = []
+    for line in filter(None, lines):
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+
+    after = {row["n"]: row["more"] for row in records if row["event"] == "done"}
+
+    def numbers(event: str) -> frozenset[int]:
+        return frozenset(row["n"] for row in records if row["event"] == event)
+
+    return Run(
+        id=id,
+        folder=place,
+        at=next((row["at"] for row in records if row["event"] == "begin"), ""),
+        steps=tuple(
+            {**row, **after.get(row["n"], {})} for row in records if row["event"] == "step"
+        ),
+        done=numbers("done"),
+        undone=numbers("undone"),
+        results=tuple(row for row in records if row["event"] == "result"),
+        keeping=tuple(row["path"] for row in records if row["event"] == "keeping"),
+        ended=any(row["event"] == "end" for row in records),
+    )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if re.fullmatch(r"\d{4,}", name)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Refused(f"{folder}: {error.strerror}") from None

@@ -1,0 +1,106 @@
+"""What a fix would do, exactly: diffs, command lines, modes. Nothing is written for it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+from collections.abc import Sequence
+
+from infer_doctor.fixing.drafts import Drafts
+from infer_doctor.fixing.files import current, real
+from infer_doctor.launch.model import COMMAND_LINE
+from infer_doctor.model import (
+    Action,
+    AnyAction,
+    ConvertWeights,
+    Edit,
+    EndProcess,
+    Fetch,
+    Packages,
+    RemoveFiles,
+    SetVariable,
+    WriteFile,
+)
+
+
+def preview(actions: Sequence[AnyAction], drafts: Drafts) -> list[str]:
+    """Lines of text; raises Refused where the first look says that it cannot be done."""
+    edits = [action for action in actions if isinstance(action, Edit)]
+    new = drafts.after(edits)
+    lines: list[str] = []
+    for path, text in new.items():
+        old = drafts.text(path)
+        if path == COMMAND_LINE:
+            lines += [f"- {old}", f"+ {text}"]
+        else:
+            lines += difference(path, old, text)
+    for action in actions:
+        if not isinstance(action, Edit):
+            lines += _of(action)
+    return lines
+
+
+def difference(path: str, old: str | None, new: str | None) -> list[str]:
+    """A unified diff with the path as it is shown."""
+    shown = spoken(path)
+    names = (
+        "/dev/null" if old is None else f"a/{shown}",
+        "/dev/null" if new is None else f"b/{shown}",
+    )
+    rows = difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="\n")
+    lines: list[str] = []
+    for row in rows:
+        lines.append(row.removesuffix("\n"))
+        if not row.endswith("\n"):
+            lines.append("\\ No newline at end of file")
+    return lines
+
+
+def _lines(text: str | None) -> list[str]:
+    """Lines as git counts them: only \\n ends one."""
+    if not text:
+        return []
+    rows = text.split("\n")
+    return [row + "\n" for row in rows[:-1]] + ([rows[-1]] if rows[-1] else [])
+
+
+def spoken(path: str) -> str:
+    """Relative to the working folder where it lies below it."""
+    relative = os.path.relpath(path, os.path.realpath(os.getcwd()))
+    return path.lstrip("/") if relative.startswith("..") else relative
+
+
+def _of(action: AnyAction) -> list[str]:
+    match action:
+        case WriteFile():
+            path = real(action.file)
+            before = current(path)
+            old = before.data.decode("utf-8", "backslashreplace") if before else None
+            mode = f"new file, mode {action.mode:04o}" if before is None else ""
+            return [*([mode] if mode else []), *difference(path, old, action.content)]
+        case RemoveFiles():
+            return [f"remove {path}" for path in action.files]
+        case Packages():
+            return [f"$ {action.text}"]
+        case EndProcess():
+            return [f"$ kill {action.pid}    # {action.name or 'SIGTERM'}; SIGKILL after 10 s"]
+        case SetVariable():
+            return [f"$ {action.text}"]
+        case Fetch():
+            place = action.folder or "the local cache"
+            return [f"fetch {name} of {action.repository} into {place}" for name in action.files]
+        case ConvertWeights():
+            return [f"convert {os.path.join(action.folder, name)}" for name in action.files]
+        case Action(kind="command"):
+            return [f"$ {action.text}"]
+        case _:
+            return [action.text]
+
+
+def command_of(drafts: Drafts, variables: Sequence[SetVariable]) -> str:
+    """The command line with what the fixes change before it and in it."""
+    text = drafts.text(COMMAND_LINE)
+    words = [f"{row.name}={shlex.quote(row.value)}" for row in variables if row.value is not None]
+    gone = [word for row in variables if row.value is None for word in ("-u", row.name)]
+    return " ".join([*(("env", *gone) if gone else ()), *words, text])

@@ -1,0 +1,109 @@
+"""The plan and its outcome for a person: 80 columns, readable without colour."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from infer_doctor.fixing.apply import Outcome
+from infer_doctor.fixing.drafts import Drafts
+from infer_doctor.fixing.files import Refused
+from infer_doctor.fixing.plan import Group, State
+from infer_doctor.fixing.preview import preview
+from infer_doctor.model import Edit, Fix
+from infer_doctor.redact import FORMS
+
+NOTES: dict[State, str] = {
+    "ready": "",
+    "held": "held back: --unsafe",
+    "start": "for the next start",
+    "manual": "for you",
+}
+
+INDENT = " " * 4
+
+
+def plan(groups: Sequence[Group], drafts: Drafts, width: int) -> Iterator[str]:
+    """Every group with its exact preview; drafts go on from group to group."""
+    for number, group in enumerate(groups, 1):
+        yield from head(number, group, width)
+        yield from body(group, drafts)
+        for other in group.others:
+            yield from _wrap(_alternative(other), width)
+        yield ""
+
+
+def _alternative(fix: Fix) -> str:
+    safety = "" if fix.safety == "safe" else f" ({fix.safety})"
+    title = fix.title.removeprefix("Or ")
+    return f"or: {title}{safety}"
+
+
+def head(number: int, group: Group, width: int) -> Iterator[str]:
+    """Title, safety, what it cures, why."""
+    fix = group.fix
+    notes: list[str] = [] if group.state == "manual" else [fix.safety]
+    notes += [NOTES[group.state]] if NOTES[group.state] else []
+    notes += ["needs a restart of the engine"] if fix.restarts else []
+    mark = f"{number:<4}"
+    title = f"{fix.title}  [{', '.join(notes)}]"
+    for line in textwrap.wrap(title, width - 4, break_on_hyphens=False, break_long_words=False):
+        yield mark + line
+        mark = INDENT
+    count = len(group.findings)
+    about = f" ({count} findings)" if count > 1 else ""
+    yield from _wrap(f"cures {', '.join(group.checks)}{about}", width)
+    yield from _wrap(group.findings[0].message, width)
+    if fix.why:
+        yield from _wrap(f"note: {fix.why}", width)
+
+
+def body(group: Group, drafts: Drafts) -> list[str]:
+    """The exact preview, or why there is none."""
+    try:
+        lines = preview(group.fix.actions, drafts)
+        if group.state == "ready":
+            drafts.take(drafts.after(_edits(group)))
+    except Refused as error:
+        lines = [f"cannot be done: {error}"]
+    return [f"{INDENT}  {line}" for line in lines]
+
+
+def _edits(group: Group) -> list[Edit]:
+    return [action for action in group.fix.actions if isinstance(action, Edit)]
+
+
+def counts(groups: Sequence[Group]) -> Iterator[str]:
+    """What comes next, with the numbers."""
+    number = {state: sum(group.state == state for group in groups) for state in NOTES}
+    rows = []
+    if number["ready"]:
+        rows.append(f"{number['ready']} can be applied: infer-doctor fix --apply")
+    if number["held"]:
+        rows.append(f"{number['held']} held back as unsafe: --unsafe releases them")
+    if number["start"]:
+        rows.append(f"{number['start']} for the next start: --emit command or --emit sh")
+    if number["manual"]:
+        rows.append(f"{number['manual']} for you: nothing here can do them")
+    yield from rows
+
+
+def outcome(row: Outcome, width: int) -> Iterator[str]:
+    """One line for what came of a group, and why."""
+    text = f"{row.result}: {row.group.fix.title}"
+    yield from textwrap.wrap(text, width, subsequent_indent=INDENT, break_on_hyphens=False)
+    if row.why:
+        yield from _wrap(row.why, width)
+
+
+def _wrap(text: str, width: int) -> Iterator[str]:
+    for line in textwrap.wrap(text, width - 4, break_on_hyphens=False, break_long_words=False):
+        yield INDENT + line
+
+
+def without_keys(line: str) -> str:
+    """A line of a file as it may be shown: keys and passwords that show by their form are masked."""
+    for kind, words, pattern in FORMS:
+        if kind != "user" and any(word in line for word in words):
+            line = pattern.sub(f"<{kind}>", line)
+    return line

@@ -1,0 +1,43 @@
+"""Runs in words: for `history`, and for the call after one that was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infer_doctor.fixing.journal import Run
+from infer_doctor.fixing.undo import SPOKEN, states
+
+
+def told(run: Run) -> Iterator[str]:
+    """A run and its steps."""
+    head = f"{run.id}  {run.at}"
+    if not run.ended:
+        head += "  was stopped before its end"
+    elif run.steps and not run.left:
+        head += "  taken back"
+    yield head
+    results = {row["fix"]: row for row in run.results}
+    seen: set[str] = set()
+    for step in run.steps:
+        if step["fix"] not in seen:
+            seen.add(step["fix"])
+            result = results.get(step["fix"])
+            yield f"      {step['title']}" + (f": {result['result']}" if result else "")
+        if step["n"] in run.undone:
+            yield f"        taken back: {step['text']}"
+    for text, state in states(run):
+        yield f"        {SPOKEN[state]}: {text}"
+
+
+def stopped(run: Run) -> Iterator[str]:
+    """What a run that was killed left; nothing for one that ended."""
+    if run.ended:
+        return
+    yield f"run {run.id} of {run.at} was stopped before its end; found now:"
+    found = list(states(run))
+    for text, state in found:
+        yield f"  {SPOKEN[state]}: {text}"
+    if not found:
+        yield "  nothing was changed"
+    elif any(state in ("new", "half") for _, state in found):
+        yield f"  `infer-doctor undo {run.id}` brings back what was before"

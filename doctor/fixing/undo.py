@@ -1,0 +1,100 @@
+"""Take back a run, and say in which state a run was left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Collection, Iterable, Iterator
+
+from infer_doctor.fixing.files import Refused
+from infer_doctor.fixing.journal import Journal, Run, read
+from infer_doctor.fixing.packages import KEPT
+from infer_doctor.fixing.steps import State, kind_of
+
+
+class ChangedSince(Refused):
+    """Something is neither as before nor as after the fix; `difference` shows all three."""
+
+    def __init__(self, text: str, difference: str) -> None:
+        super().__init__(text)
+        self.difference = difference
+
+
+SPOKEN: dict[State, str] = {
+    "old": "as before",
+    "new": "as after the fix",
+    "half": "half: the installer was stopped at work",
+    "changed": "changed since by somebody else",
+}
+
+
+def states(run: Run) -> Iterator[tuple[str, State]]:
+    """What was found of each step that was begun and not taken back."""
+    for step in run.left:
+        yield step["text"], kind_of(step).state(run, step)
+
+
+def blocks(run: Run, wanted: Collection[int] | None = None) -> None:
+    """Raise ChangedSince when a step cannot be taken back without a loss of later work."""
+    for step in run.left:
+        if wanted is not None and step["n"] not in wanted:
+            continue
+        kind = kind_of(step)
+        if kind.state(run, step) == "changed":
+            raise ChangedSince(
+                f"{step['text']}: was changed after the fix; taking it back would lose that",
+                kind.difference(run, step),
+            )
+
+
+def take_back(
+    run: Run, journal: Journal, wanted: Collection[int] | None = None, *, forced: bool = False
+) -> list[str]:
+    """Undo the steps, the last one first; what was done, and what cannot be.
+
+    Nothing is touched when one of them was changed since. A process that was ended stays ended.
+    `forced` is for a run that is still going: nobody else can have changed it.
+    """
+    if not forced:
+        blocks(run, wanted)
+    said: list[str] = []
+    for step in reversed(run.left):
+        if wanted is not None and step["n"] not in wanted:
+            continue
+        kind = kind_of(step)
+        if step["kind"] == "process":
+            if kind.state(run, step) == "new":
+                said.append(f"{step['text']}: cannot be taken back")
+            journal.write({"event": "undone", "n": step["n"]})
+            continue
+        kind.take_back(run, step)
+        journal.write({"event": "undone", "n": step["n"]})
+        kind.forget(step)
+        said.append(f"{step['text']}: as before")
+    return said
+
+
+def undo(folder: str, id: str) -> list[str]:
+    """Take back a whole run; raises Refused."""
+    run = read(folder, id)
+    journal = Journal(run)
+    try:
+        said = take_back(run, journal)
+    except OSError as error:
+        raise Refused(f"{error.filename}: {error.strerror}") from None
+    drop_kept(run.keeping)
+    if not run.ended:
+        journal.write({"event": "end"})
+    return said
+
+
+def drop_kept(paths: Iterable[str]) -> None:
+    """Remove folders that only held what steps took away."""
+    for path in paths:
+        if "infer-doctor" not in path:
+            continue
+        shutil.rmtree(path, ignore_errors=True)
+        if os.path.basename(os.path.dirname(path)) == KEPT:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
