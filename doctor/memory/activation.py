@@ -34,6 +34,15 @@ and noise (v1/sample/sampler.py; ops/topk_topp_sampler.py: forward_native)."""
 V2_SAMPLER = 2
 """The V2 runner keeps 16-bit logits only (v1/worker/gpu/sample/sampler.py)."""
 
+COMPILED = 60 * MIB
+"""What a compiled forward pass holds beyond the eager one: 61, 57 MiB in two starts (8B, 7B)."""
+
+COMPILED_SAMPLER = 32 * MIB
+"""The same while the sampler runs: a second workspace of cuBLAS (Gemma 3 1B: 32 MiB)."""
+
+QUANTISED_QUERY = 6
+"""Bytes a number of the query that is scaled to fp8 in compiled code: float32 and 16 bit copies."""
+
 MLA_CONTEXT_TOKENS = 64 * 1024
 """The most tokens of a prefill chunk whose keys are projected up (mla_attention.py:1694)."""
 
@@ -50,8 +59,11 @@ class Batch:
     """1 or 2: the model runner of the engine."""
     block: int = 16
     compiled: bool = False
+    fp8_cache: bool = False
     hopper: bool = True
     expert_parallel: bool = False
+    packed_experts: bool = False
+    """mxfp4: the kernels of triton_kernels have no such workspace (gpt-oss)."""
     quantised: bool = False
     """No linear layer multiplies with cuBLAS: its workspace is not there yet at the peak."""
 
@@ -68,7 +80,8 @@ def peak(model: Architecture, layout: Layout, stage: int, batch: Batch) -> int:
     if stage == layout.stages - 1:
         each = V1_SAMPLER if batch.runner == 1 else V2_SAMPLER
         rows = min(batch.sequences, batch.tokens)
-        highest = max(highest, workspace + 2 * hidden + rows * model.vocabulary * each)
+        sampler = workspace + 2 * hidden + rows * model.vocabulary * each
+        highest = max(highest, sampler + (COMPILED_SAMPLER if batch.compiled else 0))
     if batch.quantised:
         return highest
     return highest + (CUBLAS_WORKSPACE if batch.hopper else CUBLAS_WORKSPACE_OLD)
@@ -93,9 +106,13 @@ def _layer(
         channels = layer.state.channels + 2 * model.hidden
         parts.append(held * hidden + 3 * tokens * -(-channels // layout.tensor) * item)
     kept = 0
-    if batch.compiled and layer.attention is not None and layer.attention.kind != "mla":
-        both = max(1, layer.attention.kv_heads // layout.tensor) * 2 * layer.attention.head_dim
-        kept = tokens * both * item
+    if batch.compiled:
+        kept = COMPILED
+        if batch.fp8_cache and layer.attention is not None and layer.attention.kind != "mla":
+            query = -(-layer.attention.heads // layout.tensor) * layer.attention.head_dim
+            kept += QUANTISED_QUERY * tokens * query
+    if model.moe and layout.tensor > 1:
+        kept += hidden  # the result of the all-reduce, which is not done in place
     return workspace + max(parts) + kept
 
 
@@ -124,7 +141,7 @@ def _expert_workspace(
     experts: Experts | None, model: Architecture, layout: Layout, batch: Batch
 ) -> int:
     """Two buffers of the fused kernel that stay (triton_moe.py: workspace_shapes)."""
-    if experts is None:
+    if experts is None or batch.packed_experts:
         return 0
     width = experts.width if batch.expert_parallel else -(-experts.width // layout.tensor)
     rows = batch.tokens * experts.per_token * batch.itemsize

@@ -1,26 +1,49 @@
-"""Memory of CUDA graphs, which the driver takes when they are captured."""
+"""Memory of CUDA graphs: what their capture takes, and the estimate that the engine reserves."""
 
 from __future__ import annotations
 
 from infer_doctor.memory.architecture import Architecture
 from infer_doctor.memory.layout import Layout
 from infer_doctor.memory.settings import Settings
+from infer_doctor.units import MIB
 
-PER_LAYER = 0.31 * (1 << 20)
-"""Bytes a graph and layer: an H200 with vLLM 0.26 took 0.99 GiB for 51 piecewise and 51 full graphs
-of 32 layers (tests/memory: fit-8b-default)."""
+PER_LAYER = 0.081 * MIB
+"""Bytes a graph and layer. The V1 runner's estimates on an H200 lie on one line: 0.35 GiB for 102
+graphs of 12 layers, 0.58 for 166 of 24, 0.64 for 102 of 48 (tests/memory/starts.json)."""
 
-ROUGH = 0.5
-"""The share by which the estimate may be wrong: few starts captured graphs."""
+RESERVED = 259 * MIB
+"""Where that line begins."""
+
+ACTUAL = 1.25
+"""What the capture then took in place of 0.64 GiB: 0.80."""
+
+PER_HIDDEN = 375
+"""Bytes for each token of the largest graph and number of the hidden size, in the V2 runner: 0.99
+GiB (hidden 4096), 0.89 (3584), 0.46 (1152) and 0.22 (4096, but 128 tokens): within 0.05 GiB."""
 
 
 def graph_bytes(settings: Settings, model: Architecture, layout: Layout, stage: int) -> int:
-    """One piecewise graph for each size, and a full one for each that a decode batch can have."""
-    if settings.eager:
+    """What the capture takes on one rank of a stage."""
+    if settings.eager or not settings.capture_sizes:
         return 0
+    each = _each(settings, layout, stage)
+    if settings.runner == 1:
+        return int(ACTUAL * (RESERVED + each))
+    return int(each + PER_HIDDEN * settings.capture_sizes[-1] * model.hidden)
+
+
+def reserved_bytes(settings: Settings, model: Architecture, layout: Layout, stage: int) -> int:
+    """What the engine's profile takes out of the budget for them."""
+    if not settings.graphs_inside or not settings.capture_sizes:
+        return 0
+    if settings.runner == 1:
+        return int(RESERVED + _each(settings, layout, stage))
+    return graph_bytes(settings, model, layout, stage)
+
+
+def _each(settings: Settings, layout: Layout, stage: int) -> float:
+    """A piecewise graph for each size, and a full one for each that a decode batch can have."""
     sizes = settings.capture_sizes
-    full = (
-        len([size for size in sizes if size <= settings.sequences]) if settings.full_graphs else 0
-    )
+    full = [size for size in sizes if size <= settings.sequences] if settings.full_graphs else []
     first, end = layout.layers_of(stage)
-    return int((len(sizes) + full) * (end - first) * PER_LAYER)
+    return (len(sizes) + len(full)) * (end - first) * PER_LAYER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from infer_doctor.frozen import frozen
 from infer_doctor.memory import activation
 from infer_doctor.memory.architecture import Architecture
-from infer_doctor.memory.graphs import graph_bytes
+from infer_doctor.memory.graphs import graph_bytes, reserved_bytes
 from infer_doctor.memory.layout import Layout
 from infer_doctor.memory.quantization import ALIASES, ONLINE, Scheme
 from infer_doctor.memory.settings import CONSUMED_SINCE, Settings
@@ -18,6 +18,12 @@ CONTEXT_BYTES = 527 * MIB
 GROUP_BYTES = 1540 * MIB
 """The same with NCCL for two or more ranks: 139.80 - 138.27 (TP 2) and 138.38 GiB (PP 2)."""
 
+SMALL_GROUP_BYTES = 600 * MIB
+"""With NCCL over PCIe: 400 MiB on RTX 3090 (Sandermage/genesis-vllm-patches issue 24), rounded up."""
+
+NVSWITCH = 70 << 30
+"""GPUs from this size on stand in machines with NVLink, where NCCL takes more."""
+
 NON_TORCH = 228 * MIB
 """Kernels and libraries loaded during the profile run, one GPU (tests/memory: 0.22 GiB)."""
 
@@ -27,6 +33,17 @@ NON_TORCH_GROUP = 62 * MIB
 LOADER_REST = 14 * MIB
 """In "Model loading took" and in no tensor: blocks that torch's allocator reuses without a split
 while weights are made; 0 to 37 MiB in the starts of tests/memory, the median."""
+
+FUSED_ALL_REDUCE: dict[tuple[int, int], dict[int, float]] = {
+    (9, 0): {2: 64, 4: 2, 8: 0.5},
+    (10, 0): {2: 64, 4: 32, 8: 1, 16: 64},
+    (10, 3): {2: 64, 4: 64, 8: 2, 16: 64},
+}
+"""MiB of the largest tensor by capability and tensor parallelism
+(compilation/passes/fusion/allreduce_rms_fusion.py of vLLM 0.26.0)."""
+
+FUSED_WORKSPACE = 13.4
+"""Its workspace in such tensors: 0.84 GiB for 64 MiB on two H200 (tests/memory: 8b-tp2-compiled)."""
 
 ALLOCATOR_STEP = 2 * MIB
 ALLOCATOR_LARGE = 10 * MIB
@@ -89,8 +106,10 @@ def rank_of(
         runner=settings.runner,
         block=settings.block,
         compiled=not settings.eager,
+        fp8_cache=settings.cache_dtype.startswith("fp8"),
         hopper=gpu.capability is None or gpu.capability[0] >= 9,
         expert_parallel=settings.expert_parallel,
+        packed_experts=model.scheme is not None and model.scheme.experts_only,
         quantised=_covers(model, settings),
     )
     weights = _loaded(model, settings, layout, stage)
@@ -103,10 +122,11 @@ def rank_of(
     buffers = _buffers(settings, architecture) if stage == layout.stages - 1 else 0
     peak = activation.peak(architecture, layout, stage, batch)
     non_torch = NON_TORCH_GROUP if group else NON_TORCH
+    non_torch += _fused_all_reduce(settings, gpu, architecture)
     if settings.version >= CONSUMED_SINCE:
         non_torch += buffers
         buffers = 0
-    inside = graphs if settings.graphs_inside else 0
+    inside = reserved_bytes(settings, architecture, layout, stage)
     cache = budget - weights - peak - non_torch - inside
     if settings.cache_bytes:
         cache = settings.cache_bytes
@@ -118,9 +138,27 @@ def rank_of(
         graphs_inside=inside,
         cache=cache,
         graphs=graphs,
-        before=gpu.used + (GROUP_BYTES if group else CONTEXT_BYTES),
+        before=gpu.used + _before(gpu, group),
         buffers=buffers,
     )
+
+
+def _fused_all_reduce(settings: Settings, gpu: Gpu, model: Architecture) -> int:
+    """FlashInfer's workspace, made when compiled code joins the all-reduce with the norm."""
+    if settings.eager or settings.tensor == 1 or gpu.capability is None:
+        return 0
+    largest = FUSED_ALL_REDUCE.get(gpu.capability, {}).get(settings.tensor)
+    if largest is None:
+        return 0
+    tensor = settings.tokens * model.hidden * settings.itemsize
+    return int(FUSED_WORKSPACE * min(largest * MIB, tensor))
+
+
+def _before(gpu: Gpu, group: bool) -> int:
+    """Context and communicators, which the first snapshot already sees as used."""
+    if not group:
+        return CONTEXT_BYTES
+    return GROUP_BYTES if gpu.usable >= NVSWITCH else SMALL_GROUP_BYTES
 
 
 def _covers(model: Model, settings: Settings) -> bool:

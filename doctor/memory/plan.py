@@ -207,14 +207,15 @@ def _limit(
             f"{_gib(need - rank.weights - rank.activation)} against a budget of {_gib(budget)} "
             f"({share}): nothing is left for the KV cache ({_gib(rank.cache)})"
         )
-    if blocks < per_request + 0 or not blocks:
+    if blocks < per_request or not blocks:
         return "context", (
             f"one request of {settings.context:,} tokens needs {per_request:,} blocks of the KV "
             f"cache, {blocks:,} are there"
         )
     taken = rank.before + rank.weights + rank.activation + rank.non_torch + rank.cache
     taken += rank.graphs + rank.buffers
-    if rank.graphs and taken > gpu.usable and not rank.graphs_inside:
+    doubt = 0 if gpu.exact else rank.graphs // 2 + GIB // 4
+    if rank.graphs and taken > gpu.usable + doubt and not rank.graphs_inside:
         return "graphs", (
             f"CUDA graphs of about {_gib(rank.graphs)} come on top of the budget: "
             f"{_gib(taken)} of {_gib(gpu.usable)}"

@@ -129,7 +129,7 @@ def settings_of(
         block=_count(get, "block_size", 16),
         eager=eager,
         full_graphs=mode not in ("PIECEWISE",),
-        capture_sizes=() if eager else _captures(get, tokens, sequences, draft, capability),
+        capture_sizes=() if eager else _captures(get, model, tokens, sequences, draft, capability),
         quantization=str(quantization) if quantization else None,
         cache_bytes=int(cache_bytes) if cache_bytes else None,
         blocks_override=get("num_gpu_blocks_override") or None,
@@ -258,7 +258,12 @@ def _mode(get: Get) -> str:
 
 
 def _captures(
-    get: Get, tokens: int, sequences: int, draft: int, capability: tuple[int, int] | None
+    get: Get,
+    model: Architecture,
+    tokens: int,
+    sequences: int,
+    draft: int,
+    capability: tuple[int, int] | None,
 ) -> tuple[int, ...]:
     """Batch sizes that are captured (config/vllm.py:2292-2546 of 0.32.0)."""
     compilation = get("compilation_config")
@@ -269,7 +274,8 @@ def _captures(
         return tuple(sorted(size for size in listed if isinstance(size, int) and size <= tokens))
     most = get("max_cudagraph_capture_size")
     if most is None:
-        cap = 1024 if capability is not None and capability[0] == 10 else 512
+        large = model.name == "GptOssForCausalLM"  # models/config.py
+        cap = 1024 if large or (capability is not None and capability[0] == 10) else 512
         most = min(2 * sequences * (1 + int(draft)), cap)
     most = min(int(most), tokens)
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)]

@@ -8,6 +8,9 @@ from infer_doctor.memory.architecture import Architecture, Attention, Layer
 from infer_doctor.memory.quantization import Scheme
 from infer_doctor.memory.weights import VOCABULARY_PADDING, Rule, Weight
 
+PACKED_STEP = 128
+"""The mxfp4 kernels pad the width of the experts (quantization/mxfp4.py): gpt-oss, 2880 to 2944."""
+
 
 def from_config(model: Architecture, itemsize: int, scheme: Scheme | None) -> list[Weight]:
     """One weight for each tensor, as the checkpoint of the family would have it."""
@@ -159,8 +162,11 @@ class _Maker:
         if experts.latent:
             yield self._matrix("mlp.latent", "whole", 2 * experts.latent, hidden, place)
         wide, hidden = hidden, experts.latent or hidden
-        yield self._matrix("mlp.experts.up", "expert", ups * experts.width, hidden, place, count)
-        yield self._matrix("mlp.experts.down", "expert", hidden, experts.width, place, count)
+        width = experts.width
+        if self._scheme is not None and self._scheme.experts_only:
+            width = -(-width // PACKED_STEP) * PACKED_STEP
+        yield self._matrix("mlp.experts.up", "expert", ups * width, hidden, place, count)
+        yield self._matrix("mlp.experts.down", "expert", hidden, width, place, count)
         if experts.bias:
             biases = count * (ups * experts.width + hidden + 1)
             yield self._plain("mlp.experts.bias", "expert", biases, place)

@@ -89,11 +89,11 @@ def from_headers(
     architecture: Architecture,
     itemsize: int,
 ) -> list[Weight]:
-    """(name, dtype, shape, size) of all headers as weights; MTP layers stay out as in the engine."""
+    """(name, dtype, shape, size, count) of all headers as weights; MTP layers stay out as in the engine."""
     found = []
     count = len(architecture.layers)
     share = _kv_share(architecture)
-    for name, dtype, shape, size in tensors:
+    for name, dtype, shape, size, copies in tensors:
         if size < 0 or any(side < 0 for side in shape):
             raise Unplannable(f"the header gives {name} a negative size")
         match = LAYER.search(name)
@@ -104,7 +104,7 @@ def from_headers(
             continue
         if name.endswith((".rotary_emb.inv_freq", ".attn.bias", ".masked_bias")):
             continue
-        numbers = 1
+        numbers = copies
         for side in shape:
             numbers *= side
         if dtype in CAST and not QUANTISED.search(name):

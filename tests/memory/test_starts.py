@@ -80,11 +80,21 @@ def test_others_hold_the_gpu() -> None:
     assert "wants 128.6 GiB" in plan.reason and "7.8 GiB are, 131.5 GiB are held" in plan.reason
 
 
-def test_graphs() -> None:
-    for name in ("fit-8b-default", "fit-8b-util30-len4k"):
+def test_graphs_that_were_captured() -> None:
+    seen = [name for name in STARTS if "cuda_graph_gib" in STARTS[name]]
+    for name in (name for name in seen if STARTS[name]["cuda_graph_gib"]):
         plan = plan_of_start(name)
-        assert not plan.settings.graphs_inside
-        assert plan.rank.graphs / GIB == pytest.approx(STARTS[name]["cuda_graph_gib"], rel=0.2)
+        true = STARTS[name]["cuda_graph_gib"]
+        assert plan.rank.graphs / GIB == pytest.approx(true, rel=0.2), name
+    assert len(seen) >= 5
+
+
+def test_graphs_that_the_engine_reserves() -> None:
+    """The V1 runner takes an estimate out of the budget, the V2 runner of 0.26 does not."""
+    for name in LOADED:
+        plan = plan_of_start(name)
+        true = STARTS[name].get("cuda_graph_estimate_gib", 0.0)
+        assert plan.rank.graphs_inside / GIB == pytest.approx(true, abs=0.03), name
 
 
 def test_graphs_stop_a_start_that_leaves_no_room() -> None:

@@ -8,21 +8,24 @@ from typing import Any
 
 from infer_doctor.memory.parts import Gpu, Model
 from infer_doctor.memory.plan import MemoryPlan, make_plan
+from infer_doctor.memory.quantization import scheme_of
 from infer_doctor.memory.reading import read_architecture
 from infer_doctor.memory.settings import settings_of
 from infer_doctor.memory.tensors import from_config
 
 TRUTH = json.loads((Path(__file__).parents[1] / "memory" / "starts.json").read_text())
 STARTS: dict[str, dict[str, Any]] = TRUTH["starts"]
-H200 = Gpu(name="NVIDIA H200", usable=TRUTH["usable_bytes"], capability=(9, 0))
+H200 = Gpu(name="NVIDIA H200", usable=TRUTH["usable_bytes"], total=143771 << 20, capability=(9, 0))
 
 
 def model_of(config: dict[str, Any]) -> Model:
     architecture = read_architecture(config)
+    scheme = scheme_of(config.get("quantization_config"))
     return Model(
         architecture=architecture,
-        weights=tuple(from_config(architecture, 2, None)),
+        weights=tuple(from_config(architecture, 2, scheme)),
         basis="config.json",
+        scheme=scheme,
     )
 
 

@@ -1,0 +1,159 @@
+"""The memory plan of the launch on the GPUs that it would take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from infer_doctor.catalog.gpu_memory import UnknownGpu, find
+from infer_doctor.facts.chosen import ChosenGpus, left_out
+from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.facts.gpu import GpuCapabilities, GpuMemory, Gpus
+from infer_doctor.facts.machine import Environ
+from infer_doctor.facts.model_config import ModelConfig, why_not
+from infer_doctor.facts.model_files import ModelFiles, launch_variables
+from infer_doctor.frozen import frozen
+from infer_doctor.host import Absent, Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.memory.architecture import Unplannable
+from infer_doctor.memory.gguf import architecture_of, weights_of
+from infer_doctor.memory.inputs import Inputs, Source, inputs_of, version_of
+from infer_doctor.memory.parts import Gpu
+from infer_doctor.memory.plan import MemoryPlan
+from infer_doctor.registry import probe
+
+VARIABLES = ("VLLM_USE_V2_MODEL_RUNNER", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+
+
+@frozen
+class PlanInputs:
+    """The launch and its model, ready for a plan on any GPU."""
+
+    inputs: Inputs = field(metadata={"report": False})
+    basis: str
+    version: str | None
+
+
+@frozen
+class PlanGpu:
+    """The smallest of the GPUs that the launch would take, with what others hold of it."""
+
+    gpu: Gpu
+    count: int
+    source: str
+
+
+@frozen
+class Planned:
+    """The plan; `report` of it is the field `plan` of the report."""
+
+    plan: MemoryPlan = field(metadata={"report": False})
+    inputs: Inputs = field(metadata={"report": False})
+    gpus: int
+    source: str
+
+
+@probe
+def plan_inputs(
+    options: EngineOptions,
+    files: ModelFiles,
+    config: ModelConfig | None,
+    launch: Launch | None,
+    environ: Environ | None,
+) -> PlanInputs:
+    """Unavailable, with the reason, where the model, an option or the version is not known."""
+    if options.engine != "vllm":
+        raise Absent("the launch starts TensorRT-LLM; the memory plan is about vLLM")
+    variables = dict(launch_variables(launch))
+    if environ is not None and (launch is None or launch.machine == "local"):
+        variables = {**environ.variables, **variables}
+    environment = {name: variables[name] for name in VARIABLES if name in variables}
+    try:
+        found = _inputs(options, files, config, environment)
+    except Unplannable as error:
+        raise Unavailable(str(error)) from None
+    return PlanInputs(inputs=found, basis=found.basis, version=options.version)
+
+
+def _inputs(
+    options: EngineOptions,
+    files: ModelFiles,
+    config: ModelConfig | None,
+    environment: Mapping[str, str],
+) -> Inputs:
+    values = in_force(options)
+    if files.gguf is not None:
+        return Inputs(
+            architecture=architecture_of(files.gguf),
+            options=values,
+            version=version_of(options.version),
+            entry=options.entry,
+            weights=weights_of(files.gguf),
+            basis="the GGUF file",
+            environment=environment,
+        )
+    if config is None:
+        raise Unplannable(files.gaps[0] if files.gaps else why_not(files))
+    return inputs_of(
+        Source(
+            config=config.values,
+            quantization=files.quantization,
+            tensors=files.tensors,
+            whole=not files.missing_shards and not files.broken,
+        ),
+        values,
+        version=options.version,
+        entry=options.entry,
+        environment=environment,
+    )
+
+
+def in_force(options: EngineOptions) -> dict[str, Any]:
+    """Given options and the version's plain defaults, by the engine's own names."""
+    given = {name: option.value for name, option in options.given.items()}
+    return {**options.defaults, **given}
+
+
+@probe
+def plan_gpu(
+    gpus: Gpus,
+    memory: GpuMemory,
+    capabilities: GpuCapabilities | None,
+    chosen: ChosenGpus | None,
+) -> PlanGpu:
+    """The GPU with the least free memory among those that the launch takes decides."""
+    rows = [row for row in memory.rows if not left_out(row.index, chosen)]
+    if not rows:
+        raise Unavailable(memory.gaps[0] if memory.gaps else "no memory of a GPU was read")
+    row = min(rows, key=lambda row: (row.usable - row.used, row.index))
+    name = next((gpu.name for gpu in gpus.gpus if gpu.index == row.index), "GPU")
+    known = capabilities.capabilities.get(row.index) if capabilities else None
+    usable = row.usable
+    if row.bounds:
+        try:
+            usable = min(usable, find(name).usable)
+        except UnknownGpu:
+            raise Unavailable(f"what CUDA can give of {name} is not in {memory.source}") from None
+    return PlanGpu(
+        gpu=Gpu(
+            name=name,
+            usable=usable,
+            total=row.total,
+            used=row.used,
+            capability=known,
+            exact=not row.bounds,
+        ),
+        count=len(rows),
+        source=memory.source,
+    )
+
+
+@probe
+def planned(inputs: PlanInputs, gpu: PlanGpu) -> Planned:
+    """The plan on these GPUs."""
+    try:
+        plan = inputs.inputs.plan(gpu.gpu)
+    except Unplannable as error:
+        raise Unavailable(str(error)) from None
+    return Planned(plan=plan, inputs=inputs.inputs, gpus=gpu.count, source=gpu.source)
