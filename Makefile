@@ -1,7 +1,7 @@
 # Everything a contributor runs; `.ci/run` runs the same targets.
 PYTHON ?= python
 
-.PHONY: setup test lint types bench
+.PHONY: setup test lint types pyz docs bench
 
 setup:  ## this project and its tools into the environment of $(PYTHON)
 	$(PYTHON) -m pip install -q -e '.[dev]'
@@ -21,7 +21,13 @@ types:
 	ln -s $(CURDIR)/doctor/* $(CURDIR)/checks $(CURDIR)/fixes build/types/infer_doctor/
 	MYPYPATH=build/types $(PYTHON) -m mypy -p infer_doctor
 
+pyz:  ## build/infer-doctor.pyz: the doctor in one file
+	$(PYTHON) scripts/make_pyz.py
+
+docs:  ## build/site: a page for each check, the recipes, the report; fails on a warning
+	$(PYTHON) scripts/make_docs.py
+
 bench:  ## the figures of bench/, each beside its rival; no timed tests
-	for script in version check gpus snapshot memory hangs; do \
+	for script in version check gpus snapshot memory hangs preflight; do \
 		$(PYTHON) bench/$$script.py || exit 1; \
 	done
