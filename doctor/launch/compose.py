@@ -24,7 +24,7 @@ from infer_doctor.launch.model import (
     Volume,
     Word,
 )
-from infer_doctor.launch.quantities import docker_size, go_time
+from infer_doctor.launch.quantities import docker_size, go_time, quantity
 from infer_doctor.launch.shell import env_lines
 
 EXPRESSION = re.compile(
@@ -193,6 +193,7 @@ class _File:
     def _container(self, name: str, service: Node, image: str | None, place: Place) -> Container:
         gpus, gpu_place, devices = self._gpus(service)
         memory = service.get("deploy", "resources", "limits", "memory") or service.get("mem_limit")
+        cpu = service.get("deploy", "resources", "limits", "cpus") or service.get("cpus")
         shm = service.get("shm_size")
         image_node = service.get("image")
         ulimits = service.get("ulimits")
@@ -207,6 +208,8 @@ class _File:
             gpu_devices=devices,
             memory_limit=docker_size(self._put_in(memory.string)[0]) if memory else None,
             memory_place=memory.place() if memory else None,
+            cpu_limit=quantity(self._put_in(cpu.string)[0]) if cpu else None,
+            cpu_place=cpu.place() if cpu else None,
             shm_size=docker_size(self._put_in(shm.string)[0]) if shm else None,
             shm_place=shm.place() if shm else None,
             ipc=self._text(service, "ipc"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Unavailable
@@ -12,7 +12,7 @@ from infer_doctor.launch.command import Around, launches
 from infer_doctor.launch.document import Node
 from infer_doctor.launch.images import entrypoint
 from infer_doctor.launch.inside import Read
-from infer_doctor.launch.kubernetes_pod import Pod, container_of
+from infer_doctor.launch.kubernetes_pod import Pod, container_of, services_of
 from infer_doctor.launch.model import Launch, Variable, Word
 
 REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_][\w.-]*)\)")
@@ -46,6 +46,11 @@ def read(nodes: Sequence[Node], file: str) -> list[Launch]:
     return found
 
 
+def _labels(template: Node) -> dict[str, str]:
+    found = template.get("metadata", "labels")
+    return {key: row.string for key, row in (found.items() if found else [])}
+
+
 def _listed(node: Node) -> Iterator[Node]:
     """A List stands for its items."""
     if (node.text("kind") or "").endswith("List") and node.get("items") is not None:
@@ -61,6 +66,7 @@ class _Named:
     node: Node
     pod: Pod
     part: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Object:
@@ -93,7 +99,7 @@ class _Object:
             part = path[-1].removesuffix("Template") if self._kind == "LeaderWorkerSet" else ""
             rows = inner.list("containers")
             for row in (row for row in rows if row.is_map):
-                yield _Named(node=row, pod=pod, part=part)
+                yield _Named(node=row, pod=pod, part=part, labels=_labels(template))
 
     def _model(self, replicas: int | None) -> Iterator[_Named]:
         """spec.predictor.model: the runtime's container, if it is in the file, with these arguments."""
@@ -139,7 +145,10 @@ class _Object:
         name = node.text("name") or "container"
         whole = f"{self._kind}/{self._node.text('metadata', 'name') or '?'}"
         parts = [self._file, whole, *([named.part] if named.part else []), name]
-        container = container_of(node, named.pod, name)
+        container = replace(
+            container_of(node, named.pod, name),
+            services=services_of(self._objects, named.labels),
+        )
         around = Around(
             name=": ".join(parts),
             kind="kubernetes",

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from infer_doctor.frozen import frozen
 from infer_doctor.launch.document import Node
-from infer_doctor.launch.model import Container, HealthProbe, Place, Port, Unknown, Volume
+from infer_doctor.launch.model import (
+    Container,
+    HealthProbe,
+    Place,
+    Port,
+    Service,
+    Unknown,
+    Volume,
+)
 from infer_doctor.launch.quantities import kubernetes_size, quantity
 
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
@@ -34,7 +42,7 @@ class Pod:
 def container_of(node: Node, pod: Pod, name: str) -> Container:
     """The container with what its pod gives to it."""
     gpus, gpu_place = _gpus(node)
-    memory = node.get("resources", "limits", "memory")
+    memory, cpu = node.get("resources", "limits", "memory"), node.get("resources", "limits", "cpu")
     volumes = tuple(_volumes(node, pod.node))
     shm = next((row for row in volumes if row.target == SHM), None)
     image = node.get("image")
@@ -55,6 +63,8 @@ def container_of(node: Node, pod: Pod, name: str) -> Container:
         gpu_devices=tuple(_mig(node)),
         memory_limit=kubernetes_size(memory.string) if memory else None,
         memory_place=memory.place() if memory else None,
+        cpu_limit=quantity(cpu.string) if cpu else None,
+        cpu_place=cpu.place() if cpu else None,
         shm_size=shm.size if shm else None,
         shm_place=shm.place if shm else None,
         ipc="host" if pod.node.text("hostIPC") == "true" else None,
@@ -75,6 +85,28 @@ def container_of(node: Node, pod: Pod, name: str) -> Container:
         ),
         place=node.place(),
     )
+
+
+def services_of(objects: Sequence[Node], labels: Mapping[str, str]) -> tuple[Service, ...]:
+    """The services among the objects whose selector chooses pods with these labels."""
+    found = []
+    for row in objects:
+        selector = row.get("spec", "selector") if row.text("kind") == "Service" else None
+        wanted = {key: value.string for key, value in (selector.items() if selector else [])}
+        if not wanted or any(labels.get(key) != value for key, value in wanted.items()):
+            continue
+        kind = row.get("spec", "type")
+        ports = [port.text("port") for port in row.list("spec", "ports") if port.is_map]
+        number = next((port for port in ports if port), None)
+        found.append(
+            Service(
+                name=row.text("metadata", "name") or "?",
+                kind=kind.string if kind else "ClusterIP",
+                port=int(number) if number and number.isdigit() else None,
+                place=kind.place() if kind else row.place(),
+            )
+        )
+    return tuple(found)
 
 
 def _first(own: Node | None, pod: Node | None, key: str) -> str | None:

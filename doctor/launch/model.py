@@ -126,6 +126,16 @@ class Port:
 
 
 @frozen
+class Service:
+    """A service of Kubernetes: `kind` is its type, "LoadBalancer", "NodePort" or "ClusterIP"."""
+
+    name: str
+    kind: str
+    port: int | None = None
+    place: Place
+
+
+@frozen
 class Container:
     """What surrounds the process when a container platform starts it.
 
@@ -144,6 +154,8 @@ class Container:
     gpu_devices: tuple[str, ...] = ()
     memory_limit: int | None = None
     memory_place: Place | None = None
+    cpu_limit: float | None = None
+    cpu_place: Place | None = None
     shm_size: int | None = None
     shm_place: Place | None = None
     ipc: str | None = None
@@ -155,6 +167,8 @@ class Container:
     runtime: str | None = None
     volumes: tuple[Volume, ...] = ()
     ports: tuple[Port, ...] = ()
+    services: tuple[Service, ...] = ()
+    """Of the same file, as far as they choose this pod by its labels."""
     probes: tuple[HealthProbe, ...] = ()
     ulimits: tuple[tuple[str, str], ...] = ()
     replicas: int | None = None

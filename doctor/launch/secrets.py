@@ -6,12 +6,16 @@ from dataclasses import replace
 
 from infer_doctor.launch.model import Keyword, Launch, Variable, Word
 from infer_doctor.redact import SECRET_NAME, SECRET_OPTION, without_secrets
+from infer_doctor.secrets import may_be_shown
 
 MASK = "<token>"
 
 
 def masked(launch: Launch) -> Launch:
-    """Values of secret options, keywords and variables as `<token>`; empty and unknown ones stay."""
+    """Values of secret options, keywords and variables as `<token>`.
+
+    Empty and unknown ones stay, and words that only stand for a key: EMPTY, changeme.
+    """
     return replace(
         launch,
         program=_words(launch.program),
@@ -25,7 +29,9 @@ def masked(launch: Launch) -> Launch:
 def _words(words: tuple[Word, ...]) -> tuple[Word, ...]:
     shown = without_secrets([word.text for word in words])
     return tuple(
-        word if word.unknown or not word.text or word.text == text else replace(word, text=text)
+        word
+        if word.unknown or not word.text or word.text == text or may_be_shown(word.text)
+        else replace(word, text=text)
         for word, text in zip(words, shown, strict=True)
     )
 
@@ -35,13 +41,14 @@ def _keyword(keyword: Keyword) -> Keyword:
     if secret is None or keyword.name.endswith("keyfile") or not keyword.value:
         return keyword
     if isinstance(keyword.value, str):
-        return replace(keyword, value=MASK)
+        return keyword if may_be_shown(keyword.value) else replace(keyword, value=MASK)
     if isinstance(keyword.value, (list, tuple)):
         return replace(keyword, value=[MASK for _ in keyword.value])
     return keyword
 
 
 def _variable(variable: Variable) -> Variable:
-    if variable.value and SECRET_NAME.search(variable.name):
+    secret = variable.value and SECRET_NAME.search(variable.name)
+    if secret and not may_be_shown(variable.value or ""):
         return replace(variable, value=MASK)
     return variable

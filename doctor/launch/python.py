@@ -1,0 +1,356 @@
+"""Python source -> what it starts and what it asks: read with `ast`, never run.
+
+`read(text, file)` is all that others need.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from infer_doctor.facts.client_code import ClientCode
+from infer_doctor.frozen import frozen
+from infer_doctor.launch.command import Around
+from infer_doctor.launch.command import launches as started_by
+from infer_doctor.launch.document import Broken
+from infer_doctor.launch.model import Keyword, Launch, Place, Unknown, Variable, Word
+from infer_doctor.launch.python_code import client_code
+from infer_doctor.launch.python_values import BadSource, Source
+
+__all__ = ["Broken", "PythonFile", "read"]
+
+ENTRIES = {
+    "vllm.LLM": ("vllm", "LLM"),
+    "vllm.entrypoints.llm.LLM": ("vllm", "LLM"),
+    "vllm.EngineArgs": ("vllm", "EngineArgs"),
+    "vllm.engine.arg_utils.EngineArgs": ("vllm", "EngineArgs"),
+    "vllm.AsyncEngineArgs": ("vllm", "AsyncEngineArgs"),
+    "vllm.engine.arg_utils.AsyncEngineArgs": ("vllm", "AsyncEngineArgs"),
+    "tensorrt_llm.LLM": ("tensorrt-llm", "LLM"),
+    "tensorrt_llm.llmapi.LLM": ("tensorrt-llm", "LLM"),
+    "tensorrt_llm.hlapi.LLM": ("tensorrt-llm", "LLM"),
+    "tensorrt_llm._torch.LLM": ("tensorrt-llm", "LLM"),
+    "tensorrt_llm._tensorrt_engine.LLM": ("tensorrt-llm", "LLM"),
+}
+"""What is called -> engine and entry (vLLM 0.6 to 0.33, TensorRT-LLM 0.12 to 1.2)."""
+
+POSITIONAL = {
+    "vllm": ("model",),
+    "tensorrt-llm": ("model", "tokenizer"),
+}
+"""Names of the positional parameters of LLM; vLLM's others are keyword-only since 0.10."""
+
+COMMANDS = {
+    "subprocess.run",
+    "subprocess.Popen",
+    "subprocess.call",
+    "subprocess.check_call",
+    "subprocess.check_output",
+    "os.system",
+    "os.popen",
+    "asyncio.create_subprocess_exec",
+    "asyncio.create_subprocess_shell",
+    "os.execvp",
+    "os.execv",
+    "os.execlp",
+}
+
+ENVIRON = ("os.environ", "environ")
+
+
+@frozen
+class PythonFile:
+    """What one file holds: the launches in the order of the text, and the code around them."""
+
+    launches: tuple[Launch, ...]
+    code: ClientCode
+
+
+def read(text: str, file: str) -> PythonFile:
+    """Read a Python file or, by its name, a notebook; raises Broken: FILE:LINE: what is wrong.
+
+    Each `LLM(...)`, `EngineArgs(...)`, `AsyncEngineArgs(...)` and each command that starts an
+    engine is a Launch of kind "python" for this machine. `code` is the fact of the client checks;
+    `code.calls` and the like are empty when the file has nothing of that sort.
+    """
+    try:
+        source = _source(text, file)
+    except BadSource as error:
+        at = file if error.line is None else f"{file}:{error.line}"
+        raise Broken(f"{at}: {error}") from None
+    environment = tuple(_environment(source))
+    launches: list[Launch] = []
+    for node in source.nodes:
+        if isinstance(node, ast.Call):
+            engine = _engine(source, node, file, environment)
+            launches += [engine] if engine else _command(source, node, file, environment)
+    return PythonFile(launches=tuple(launches), code=client_code(source, file))
+
+
+def _source(text: str, file: str) -> Source:
+    if file.endswith(".ipynb"):
+        return Source(*_notebook(text, file))
+    return Source(text.removeprefix("\ufeff"), lambda line: Place(file=file, line=line))
+
+
+def _engine(
+    source: Source, node: ast.Call, file: str, environment: tuple[Variable, ...]
+) -> Launch | None:
+    """LLM(...) and the like as a Launch."""
+    found = ENTRIES.get(_origin(source, node.func) or "")
+    if found is None:
+        return None
+    engine, entry = found
+    gaps: list[str] = []
+    keywords = list(_arguments(source, node, POSITIONAL[engine], gaps))
+    place = source.place(node)
+    return Launch(
+        name=f"{file}:{place.line}: {entry}",
+        kind="python",
+        machine="local",
+        engine="vllm" if engine == "vllm" else "tensorrt-llm",
+        entry=entry,
+        place=place,
+        keywords=tuple(keywords),
+        environment=environment,
+        gaps=tuple(gaps),
+    )
+
+
+def _origin(source: Source, node: ast.AST) -> str | None:
+    """The dotted name; a star import of an engine's package gives its names too."""
+    name = source.resolved(node)
+    if name is not None and "." not in name and not source.imported(name):
+        for module in ("vllm", "tensorrt_llm"):
+            if module in source.starred and f"{module}.{name}" in ENTRIES:
+                return f"{module}.{name}"
+    return name
+
+
+def _arguments(
+    source: Source, node: ast.Call, names: tuple[str, ...], gaps: list[str]
+) -> Iterator[Keyword]:
+    for index, argument in enumerate(node.args):
+        if isinstance(argument, ast.Starred) or index >= len(names):
+            gaps.append(f"{_at(source, argument)}: a positional argument could not be read")
+            return
+        yield Keyword(name=names[index], value=source.fold(argument), place=source.place(argument))
+    for word in node.keywords:
+        if word.arg is not None:
+            yield Keyword(
+                name=word.arg, value=source.fold(word.value), place=source.place(word.value)
+            )
+            continue
+        yield from _unpacked(source, word.value, gaps)
+
+
+def _unpacked(source: Source, node: ast.expr, gaps: list[str]) -> Iterator[Keyword]:
+    """The keywords of `**expression`, as far as it is a dict that the file tells."""
+    folded = source.fold(node)
+    literal = _literal_dict(source, node)
+    if not isinstance(folded, dict) or not all(isinstance(key, str) for key in folded):
+        gaps.append(f"{_at(source, node)}: **{source.unknown(node).text} could not be read")
+        return
+    for name, value in folded.items():
+        yield Keyword(name=name, value=value, place=literal.get(name, source.place(node)))
+
+
+def _literal_dict(source: Source, node: ast.expr) -> dict[str, Place]:
+    """Where the keys of a dict stand, when a name leads to its literal."""
+    if isinstance(node, ast.Name) and (found := source.lookup(node, node.id)):
+        values = found[1]
+        node = values[0] if len(values) == 1 and values[0] is not None else node
+    if not isinstance(node, ast.Dict):
+        return {}
+    keys = (key for key in node.keys if isinstance(key, ast.Constant))
+    return {str(key.value): source.place(key) for key in keys}
+
+
+def _command(
+    source: Source, node: ast.Call, file: str, environment: tuple[Variable, ...]
+) -> list[Launch]:
+    """The engines that a command starts in other processes."""
+    name = source.resolved(node.func)
+    if name not in COMMANDS or not node.args:
+        return []
+    gaps: list[str] = []
+    first = 1 if name in ("os.execvp", "os.execv", "os.execlp") else 0
+    spread = name in ("asyncio.create_subprocess_exec", "os.execlp")
+    parts = node.args[first:] if spread else node.args[first : first + 1]
+    words = [word for part in parts for word in _words(source, part, gaps, alone=spread)]
+    if not words:
+        return []
+    own = next((word.value for word in node.keywords if word.arg == "env"), None)
+    more = () if own is None else tuple(_env_argument(source, own))
+    at = f"{file}:{source.place(node).line}"
+    around = Around(name=at, kind="python", machine="local", gaps=tuple(gaps))
+    found = [row for row in started_by(words, around, (*environment, *more)) if row.engine]
+    return [replace(row, name=f"{at}: {row.entry}") for row in found]
+
+
+def _words(source: Source, node: ast.expr, gaps: list[str], *, alone: bool = False) -> list[Word]:
+    """The words of a command: a list, or a string that a shell would split."""
+    if isinstance(node, ast.Starred):
+        node, alone = node.value, False
+    if isinstance(node, ast.Name):
+        return _named_words(source, node, gaps, alone)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return [w for item in node.elts for w in _words(source, item, gaps, alone=True)]
+    if source.resolved(node) == "sys.executable":
+        return [Word(text="python", place=source.place(node))]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and not alone:
+        if _is_text(source, node):
+            return _script(source, node)
+        left = _words(source, node.left, gaps)
+        return left + _words(source, node.right, gaps) if left else []
+    if (
+        isinstance(node, ast.Call)
+        and source.resolved(node.func) in ("shlex.split", "str.split")
+        and node.args
+    ):
+        return _words(source, node.args[0], gaps)
+    text, place = source.partial(node), source.place(node)
+    value = source.fold(node)
+    if alone:
+        unknown = value.text if isinstance(value, Unknown) else None
+        return [Word(text=text, place=place, unknown=unknown)]
+    if isinstance(value, list):
+        return [
+            Word(
+                text=item.text if isinstance(item, Unknown) else str(item),
+                place=place,
+                unknown=item.text if isinstance(item, Unknown) else None,
+            )
+            for item in value
+        ]
+    return _script(source, node) if isinstance(value, (str, Unknown)) else []
+
+
+def _is_text(source: Source, node: ast.expr) -> bool:
+    """Whether a sum begins with a text: it is one then, no list."""
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return isinstance(node, ast.JoinedStr) or isinstance(source.fold(node), str)
+
+
+def _script(source: Source, node: ast.expr) -> list[Word]:
+    """A string that a shell reads; what the file does not tell is a variable of that shell."""
+    text = source.partial(node, lambda value: f"${{{re.sub(r'[^A-Za-z0-9]+', '_', value.text)}}}")
+    place = source.place(node)
+    return [Word(text=part, place=place) for part in ("sh", "-c", text)]
+
+
+def _named_words(source: Source, node: ast.Name, gaps: list[str], alone: bool) -> list[Word]:
+    """The words of a list that has a name; what is appended without a condition is known too."""
+    found = source.lookup(node, node.id)
+    values = [value for value in found[1] if value is not None] if found else []
+    if found is None or alone or len(values) != 1 or len(found[1]) != 1:
+        value = source.fold(node)
+        known = not isinstance(value, (Unknown, list, dict))
+        if alone:
+            text = str(value) if known else f"{{{node.id}}}"
+            return [Word(text=text, place=source.place(node), unknown=None if known else node.id)]
+        return _script(source, node) if known else []
+    words = _words(source, values[0], gaps)
+    for change in source.mutations.get((found[0], node.id), []):
+        added = _added(change)
+        if added is None or source.conditional(change):
+            gaps.append(f"{_at(source, change)}: words are added that could not be read")
+            continue
+        item, single = added
+        words += _words(source, item, gaps, alone=single)
+    return words
+
+
+def _added(change: ast.AST) -> tuple[ast.expr, bool] | None:
+    """What `x += y`, `x.append(y)` or `x.extend(y)` adds, and whether it is one word."""
+    if isinstance(change, ast.AugAssign) and isinstance(change.op, ast.Add):
+        return change.value, False
+    if isinstance(change, ast.Call) and isinstance(change.func, ast.Attribute) and change.args:
+        if change.func.attr == "append":
+            return change.args[0], True
+        if change.func.attr == "extend":
+            return change.args[0], False
+    return None
+
+
+def _environment(source: Source) -> Iterator[Variable]:
+    """What the file sets in os.environ, in the order of the text."""
+    for node in source.nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and source.resolved(target.value) in ENVIRON:
+                    yield from _variable(source, node, target.slice, node.value)
+        elif isinstance(node, ast.Call):
+            name = source.resolved(node.func) or ""
+            owner, _, method = name.rpartition(".")
+            if name == "os.putenv" or (owner in ENVIRON and method == "setdefault"):
+                if len(node.args) == 2:
+                    yield from _variable(source, node, node.args[0], node.args[1])
+            elif owner in ENVIRON and method == "update" and node.args:
+                yield from _env_argument(source, node.args[0])
+
+
+def _variable(source: Source, node: ast.AST, key: ast.expr, value: ast.expr) -> Iterator[Variable]:
+    name, folded = source.fold(key), source.fold(value)
+    if not isinstance(name, str):
+        return
+    unsure = source.conditional(node)
+    known = isinstance(folded, str) and not unsure
+    text = folded.text if isinstance(folded, Unknown) else "set only under a condition"
+    yield Variable(
+        name=name,
+        value=folded if known else None,
+        place=source.place(node),
+        source=None if known else text,
+    )
+
+
+def _env_argument(source: Source, node: ast.expr) -> Iterator[Variable]:
+    """The variables of a dict such as `env={**os.environ, "A": "1"}`."""
+    if isinstance(node, ast.Name) and (found := source.lookup(node, node.id)):
+        values = found[1]
+        node = values[0] if len(values) == 1 and values[0] is not None else node
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        yield from _env_argument(source, node.right)
+    if isinstance(node, ast.Call) and source.resolved(node.func) == "dict":
+        for word in node.keywords:
+            if word.arg is not None:
+                yield from _variable(source, word.value, ast.Constant(word.arg), word.value)
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None:
+                yield from _variable(source, value, key, value)
+
+
+def _notebook(text: str, file: str) -> tuple[str, Callable[[int], Place]]:
+    """The code cells as one text; a place names the cell. Lines of IPython itself stay empty."""
+    try:
+        book: Any = json.loads(text)
+        cells = book["cells"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        raise BadSource("is no notebook: no list of cells") from None
+    lines: list[str] = []
+    places: list[Place] = []
+    for number, cell in enumerate(cells if isinstance(cells, list) else (), 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        whole = cell.get("source", "")
+        whole = "".join(map(str, whole)) if isinstance(whole, list) else str(whole)
+        foreign = whole.lstrip().startswith("%%")
+        for line, content in enumerate(whole.split("\n"), 1):
+            own = foreign or content.lstrip().startswith(("%", "!", "?"))
+            indent = content[: len(content) - len(content.lstrip())]
+            lines.append(f"{indent}pass" if own else content)
+            places.append(Place(file=f"{file} cell {number}", line=line))
+    last = Place(file=file, line=None)
+    return "\n".join(lines), lambda line: places[line - 1] if line <= len(places) else last
+
+
+def _at(source: Source, node: ast.AST) -> str:
+    place = source.place(node)
+    return f"{place.file}:{place.line}"

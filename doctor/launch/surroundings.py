@@ -1,0 +1,117 @@
+"""What the checks of containers share: how many GPUs a pod needs, what the model weighs."""
+
+from __future__ import annotations
+
+import re
+
+from infer_doctor.catalog.model_names import bytes_by_name
+from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.facts.model_files import ModelFiles
+from infer_doctor.frozen import frozen
+from infer_doctor.host import Unavailable
+from infer_doctor.launch.judge import value_of, whole
+from infer_doctor.launch.model import Container, Launch, Place
+from infer_doctor.model import Evidence
+
+OTHER_DEVICE = re.compile(
+    r"(?:^|[/_.:@-])(cpu|rocm|amd|tpu|hpu|gaudi|habana|xpu|intel|openvino|neuron|ascend|npu|musa"
+    r"|spyre|maca|mlu)(?:\d*$|[/_.:\d-])",
+    re.I,
+)
+"""Words in names of images that are built for something else than NVIDIA GPUs."""
+
+OTHER_VARIABLES = ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "HIP_VISIBLE_DEVICES")
+
+SIZE = re.compile(r"parallel.size|^-(?:tp|pp|dp|dpl|n)$|nnodes")
+"""Options that say how many ranks there are."""
+
+SERVERS = ("serve", "api_server", "trtllm-serve")
+"""Entries that answer requests."""
+
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+
+
+@frozen
+class Weights:
+    """Bytes of the weights and how that is known."""
+
+    size: float
+    basis: str
+    named: bool
+
+
+def require_container(launch: Launch, *kinds: str) -> Container:
+    """The container of a launch; `kinds` are those of which the whole file is there."""
+    if launch.container is None:
+        raise NotApplicable("no container is described")
+    if kinds and launch.kind not in kinds:
+        raise NotApplicable(f"the {launch.kind} file does not describe the running container")
+    return launch.container
+
+
+def require_nvidia(launch: Launch, container: Container) -> None:
+    """What is built for other devices needs no NVIDIA GPU."""
+    image = OTHER_DEVICE.search(container.image or "")
+    if image is not None:
+        raise NotApplicable(f"the image is built for {image[1].lower()}")
+    for row in launch.environment:
+        if row.name in OTHER_VARIABLES:
+            raise NotApplicable(f"{row.name} is for other devices than NVIDIA GPUs")
+    for name, _ in container.node_selector:
+        if "tpu" in name or "amd.com" in name or "habana" in name:
+            raise NotApplicable(f"the node selector {name} chooses other devices")
+
+
+def written(launch: Launch, place: Place | None, excerpt: str) -> Evidence:
+    """What the file says; where nothing is written, the place of the container."""
+    at = place or (launch.container.place if launch.container else launch.place)
+    return Evidence(source=at.file, line=at.line, excerpt=excerpt)
+
+
+def ranks_in_pod(launch: Launch, options: EngineOptions) -> int:
+    """GPUs that the processes of one container use; raises Unavailable when that is not known."""
+    if options.gaps:
+        raise Unavailable(options.gaps[0])
+    for problem in options.problems:
+        if problem.kind in ("type", "missing-value", "ambiguous") and SIZE.search(problem.flag):
+            raise Unavailable(problem.message)
+    tensor = whole(options, "tensor_parallel_size", 0) or whole(options, "tp_size", 1)
+    pipeline = whole(options, "pipeline_parallel_size", 0) or whole(options, "pp_size", 1)
+    replica = tensor * pipeline * whole(options, "prefill_context_parallel_size", 1)
+    data = whole(options, "data_parallel_size", 1)
+    local = value_of(options, "data_parallel_size_local")
+    if local is not None:
+        return replica * int(local)
+    if "data_parallel_rank" in options.given:
+        data = 1
+    container = launch.container
+    group = (container.group_size if container else None) or 1
+    pods = max(whole(options, "nnodes", 1), group)
+    backends = {
+        value_of(options, "distributed_executor_backend"),
+        value_of(options, "data_parallel_backend"),
+    }
+    if "ray" in backends and pods == 1:
+        raise Unavailable("Ray may place ranks in other pods, which are not in the file")
+    ranks, rest = divmod(replica * data, pods)
+    if rest:
+        raise Unavailable(f"{replica * data} ranks do not divide into {pods} pods")
+    return max(ranks, 1)
+
+
+def weights_of(options: EngineOptions, files: ModelFiles | None) -> Weights | None:
+    """The weights by the model's files, else by its name; None when neither tells it."""
+    if files is not None and not files.gaps and not files.missing_shards:
+        sizes = [row.size for row in files.files if row.name.endswith(WEIGHTS)]
+        safe = [row.size for row in files.files if row.name.endswith(".safetensors")]
+        if sizes:
+            return Weights(size=sum(safe or sizes), basis="by its files", named=False)
+    model = options.model.value if options.model else None
+    named = bytes_by_name(model) if isinstance(model, str) else None
+    return None if named is None else Weights(size=named, basis="by its name", named=True)
+
+
+def model_name(options: EngineOptions) -> str:
+    """The model as the launch names it."""
+    return str(options.model.value) if options.model else "the model"
