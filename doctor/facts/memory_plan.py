@@ -1,12 +1,14 @@
-"""The memory plan of the launch on the GPUs that it would take."""
+"""The memory plan of the launch on the GPUs that it would take.
+
+The arithmetic is loaded only where there is a launch to plan.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infer_doctor.catalog.gpu_memory import UnknownGpu, find
 from infer_doctor.facts.chosen import ChosenGpus, left_out
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities, GpuMemory, Gpus
@@ -16,12 +18,12 @@ from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Unavailable
 from infer_doctor.launch.model import Launch
-from infer_doctor.memory.architecture import Unplannable
-from infer_doctor.memory.gguf import architecture_of, weights_of
-from infer_doctor.memory.inputs import Inputs, Source, inputs_of, version_of
-from infer_doctor.memory.parts import Gpu
-from infer_doctor.memory.plan import MemoryPlan
 from infer_doctor.registry import probe
+
+if TYPE_CHECKING:
+    from infer_doctor.memory.inputs import Inputs
+    from infer_doctor.memory.parts import Gpu
+    from infer_doctor.memory.plan import MemoryPlan
 
 VARIABLES = ("VLLM_USE_V2_MODEL_RUNNER", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
 
@@ -65,6 +67,8 @@ def plan_inputs(
     """Unavailable, with the reason, where the model, an option or the version is not known."""
     if options.engine != "vllm":
         raise Absent("the launch starts TensorRT-LLM; the memory plan is about vLLM")
+    from infer_doctor.memory.architecture import Unplannable
+
     variables = dict(launch_variables(launch))
     if environ is not None and (launch is None or launch.machine == "local"):
         variables = {**environ.variables, **variables}
@@ -82,6 +86,10 @@ def _inputs(
     config: ModelConfig | None,
     environment: Mapping[str, str],
 ) -> Inputs:
+    from infer_doctor.memory.architecture import Unplannable
+    from infer_doctor.memory.gguf import architecture_of, weights_of
+    from infer_doctor.memory.inputs import Inputs, Source, inputs_of, version_of
+
     values = in_force(options)
     if files.gguf is not None:
         return Inputs(
@@ -123,6 +131,9 @@ def plan_gpu(
     chosen: ChosenGpus | None,
 ) -> PlanGpu:
     """The GPU with the least free memory among those that the launch takes decides."""
+    from infer_doctor.catalog.gpu_memory import UnknownGpu, find
+    from infer_doctor.memory.parts import Gpu
+
     rows = [row for row in memory.rows if not left_out(row.index, chosen)]
     if not rows:
         raise Unavailable(memory.gaps[0] if memory.gaps else "no memory of a GPU was read")
@@ -152,6 +163,8 @@ def plan_gpu(
 @probe
 def planned(inputs: PlanInputs, gpu: PlanGpu) -> Planned:
     """The plan on these GPUs."""
+    from infer_doctor.memory.architecture import Unplannable
+
     try:
         plan = inputs.inputs.plan(gpu.gpu)
     except Unplannable as error:

@@ -161,18 +161,10 @@ def utilisation(inputs: Inputs, gpu: Gpu, now: MemoryPlan) -> float | None:
             return None
         return round(most, 2)
     have = now.blocks * now.cache.block_bytes
-    demand_blocks = _needed_blocks(now)
-    missing = demand_blocks * now.cache.block_bytes - min(have, rank.cache)
+    missing = now.needed_blocks * now.cache.block_bytes - min(have, rank.cache)
     least = now.settings.utilisation + (missing + keep) / gpu.usable
     least = math.ceil(least / STEP - 1e-9) * STEP
     return round(least, 2) if least <= most + 1e-9 else None
-
-
-def _needed_blocks(plan: MemoryPlan) -> int:
-    from infer_doctor.memory.kv_cache import Demand
-
-    demand = Demand(in_flight=plan.settings.in_flight, states=plan.settings.states)
-    return plan.cache.blocks_of(plan.settings.context, demand)
 
 
 @frozen

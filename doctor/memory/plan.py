@@ -40,6 +40,8 @@ class MemoryPlan:
     cache: Cache
     budget: int
     blocks: int
+    needed_blocks: int
+    """Of one request of the whole context."""
     tokens: int
     concurrency: float
     longest: int
@@ -128,6 +130,7 @@ def make_plan(model: Model, settings: Settings, gpu: Gpu) -> MemoryPlan:
         cache=cache,
         budget=budget,
         blocks=count,
+        needed_blocks=per_request,
         tokens=_tokens(settings, cache, count, concurrency, own_context),
         concurrency=concurrency,
         longest=longest_context,
@@ -207,7 +210,7 @@ def _limit(
             f"{_gib(need - rank.weights - rank.activation)} against a budget of {_gib(budget)} "
             f"({share}): nothing is left for the KV cache ({_gib(rank.cache)})"
         )
-    if blocks < per_request or not blocks:
+    if not blocks or (blocks < per_request and not settings.fitted):
         return "context", (
             f"one request of {settings.context:,} tokens needs {per_request:,} blocks of the KV "
             f"cache, {blocks:,} are there"

@@ -28,6 +28,8 @@ BIG_GPU = 70 * GIB
 HUGE_GPU = 160 * GIB
 HUGE_SINCE: Version = (0, 28)
 
+FITTED = (-1, "auto")
+
 DTYPES = {
     "bfloat16": 2,
     "float16": 2,
@@ -60,6 +62,8 @@ class Settings:
     context_parallel: int
     utilisation: float
     context: int
+    fitted: bool
+    """--max-model-len auto: the engine shortens the context to what fits."""
     tokens: int
     sequences: int
     itemsize: int
@@ -122,6 +126,7 @@ def settings_of(
         context_parallel=_count(get, "decode_context_parallel_size"),
         utilisation=_share(get, version),
         context=context,
+        fitted=get("max_model_len") in FITTED,
         tokens=tokens,
         sequences=sequences,
         itemsize=_itemsize(get, model),
@@ -172,7 +177,7 @@ def _share(get: Get, version: Version) -> float:
 
 def _context(get: Get, model: Architecture) -> int:
     value = get("max_model_len")
-    if value in (None, -1, "auto"):
+    if value is None or value in FITTED:
         if model.context is None:
             raise Unplannable(
                 "config.json has no max_position_embeddings and no --max-model-len is given"

@@ -85,7 +85,7 @@ class Weight:
 
 
 def from_headers(
-    tensors: Iterable[tuple[str, str, Sequence[int], int]],
+    tensors: Iterable[tuple[str, str, Sequence[int], int, int]],
     architecture: Architecture,
     itemsize: int,
 ) -> list[Weight]:
