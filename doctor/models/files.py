@@ -81,6 +81,10 @@ class ModelFiles:
         default_factory=dict, metadata={"report": False}
     )
     """Every small JSON file that was read, by name."""
+    left_out: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict, metadata={"report": False}
+    )
+    """File -> keys whose values were too long to keep."""
     indexes: tuple[WeightIndex, ...] = field(default=(), metadata={"report": False})
     loaded: tuple[str, ...] = field(default=(), metadata={"report": False})
     """The weight files that the engine would read, by load format "auto"."""

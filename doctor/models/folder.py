@@ -31,6 +31,7 @@ def from_folders(
     files: dict[str, int] = {}
     documents: dict[str, Mapping[str, Any]] = {}
     broken: dict[str, str] = {}
+    left_out: dict[str, tuple[str, ...]] = {}
     for answer in rows:
         for file, size in answer["files"].items():
             if file in files:
@@ -38,6 +39,8 @@ def from_folders(
             files[file] = size
             if file in answer["json"]:
                 documents[file] = answer["json"][file]
+            if file in answer["left_out"]:
+                left_out[file] = tuple(answer["left_out"][file])
             if file in answer["broken"]:
                 broken[file] = answer["broken"][file]
     weights = next((a for a in rows if _weights(a["files"])), rows[0])
@@ -62,6 +65,7 @@ def from_folders(
         missing_shards=shards,
         broken=broken,
         documents=documents,
+        left_out=left_out,
         indexes=indexes,
         loaded=loaded,
         partial=tuple(partial),
@@ -78,8 +82,17 @@ def _gaps(path: str, answer: Mapping[str, Any]) -> Iterable[str]:
         yield f"{path}: only its first {len(answer['files']):,} files were looked at"
 
 
+def is_weight(name: str) -> bool:
+    """Whether the engine may read a file of this name as weights; an adapter's are none."""
+    return (
+        name.endswith(WEIGHTS)
+        and not name.endswith(NOT_WEIGHTS)
+        and not name.startswith("adapter_model")
+    )
+
+
 def _weights(files: Iterable[str]) -> list[str]:
-    return [name for name in files if name.endswith(WEIGHTS) and not name.endswith(NOT_WEIGHTS)]
+    return [name for name in files if is_weight(name)]
 
 
 def _loaded(

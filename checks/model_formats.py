@@ -1,0 +1,124 @@
+"""In which form the weights lie there: one set or several, pickled or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.facts.environment import Interpreter
+from infer_doctor.facts.model_files import ModelFiles
+from infer_doctor.fixes.models import advise, change_option
+from infer_doctor.launch.judge import evidence, word
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.model_judge import named, require_local
+from infer_doctor.model import ConvertWeights, Evidence, Finding, Fix
+from infer_doctor.models.folder import is_weight
+from infer_doctor.registry import check
+from infer_doctor.units import gib, plural
+
+
+@check("model-weights-doubled", severity="warning", category="model_files", since="0.2")
+def weights_doubled(launch: Launch, options: EngineOptions, files: ModelFiles) -> Iterator[Finding]:
+    """Several sets of safetensors files lie side by side and no index says which counts.
+
+    ## Why it matters
+    The engine reads every *.safetensors of the folder: twice the time, and of tensors with one name
+    the last one read wins, which may be those of an adapter or of an older save.
+
+    ## How it decides
+    Without model.safetensors.index.json vLLM loads all *.safetensors (default_loader.py,
+    filter_duplicate_safetensors_files). Here that are both numbered shards
+    (model-00001-of-00002.safetensors) and a whole model.safetensors, or shards of several counts.
+
+    ## Fix safety
+    Manual: only you know which set is the right one.
+    """
+    require_local(files)
+    if any(index.name == "model.safetensors.index.json" for index in files.indexes):
+        return
+    sets: dict[str, list[str]] = {}
+    for name in files.loaded:
+        if not name.endswith(".safetensors"):
+            continue
+        stem, numbered, total = name.removesuffix(".safetensors").rpartition("-of-")
+        if numbered and total.isdigit():
+            sets.setdefault(f"{stem.rpartition('-')[0]}-of-{total}", []).append(name)
+        elif name == "model.safetensors":
+            sets.setdefault(name, []).append(name)
+    if len(sets) < 2:
+        return
+    kinds = [
+        f"{rows[0]}{f' and {len(rows) - 1} more' if len(rows) > 1 else ''}"
+        for rows in sets.values()
+    ]
+    yield Finding(
+        about="weights",
+        message=f"{files.folder} has {len(sets)} sets of weights and no index: {'; '.join(kinds)}",
+        evidence=(Evidence(source=str(files.folder), excerpt="no model.safetensors.index.json"),),
+        fixes=(advise("keep-one-set", "Move all but one set of weights out of the folder"),),
+    )
+
+
+@check("model-weights-pickled", severity="warning", category="security", since="0.2")
+def weights_pickled(
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles,
+    interpreter: Interpreter | None,
+) -> Iterator[Finding]:
+    """The engine reads pickled weights (.bin, .pt), although or because there are no safetensors.
+
+    ## Why it matters
+    Pickles are read slowly, one after the other and through memory, and are the format that can hold
+    code; vLLM reads them with weights_only. Safetensors are mapped.
+
+    ## How it decides
+    The files that load format "auto" takes end in .bin or .pt (a warning), or `--load-format pt` asks
+    for them while safetensors are there (a warning too). Safetensors beside .bin files that are not
+    read are no finding: they only take room.
+
+    ## Fix safety
+    Unsafe: it writes a second copy of the weights.
+    """
+    require_local(files)
+    pickled = [
+        file for file in files.files if file.name.endswith((".bin", ".pt")) and is_weight(file.name)
+    ]
+    safe = [file for file in files.files if file.name.endswith(".safetensors")]
+    forced = word(options, "load_format") in ("pt", "npcache")
+    if not pickled or (safe and not forced):
+        return
+    size = sum(file.size for file in pickled)
+    where = evidence(options, "load_format") if forced else ()
+    fixes: tuple[Fix, ...] = ()
+    if forced and safe:
+        fixes = (change_option(launch, options, "load_format", "auto"),)
+    elif interpreter is not None and files.origin == "folder" and files.folder:
+        names = tuple(file.name for file in pickled)
+        fixes = (
+            Fix(
+                id="convert-weights",
+                title=f"Write the {gib(size)} of weights in {files.folder} as safetensors",
+                safety="unsafe",
+                restarts=True,
+                why=f"needs {gib(size)} of room, and that much memory for the largest file",
+                actions=(
+                    ConvertWeights(
+                        text=f"convert {named(list(names))} in {files.folder} to safetensors",
+                        python=interpreter.executable,
+                        folder=files.folder,
+                        files=names,
+                    ),
+                ),
+            ),
+        )
+    yield Finding(
+        about="weights",
+        message=f"{plural(len(pickled), 'pickled weight file')} ({gib(size)}) "
+        f"{'are read although safetensors are there' if safe else 'and no safetensors'}",
+        evidence=(
+            *where,
+            Evidence(source=files.path_of(pickled[0].name), excerpt=f"{pickled[0].size} bytes"),
+        ),
+        fixes=fixes,
+    )

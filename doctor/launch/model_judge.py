@@ -1,0 +1,62 @@
+"""What the checks of a model's files share: whose files they are, what may be downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infer_doctor.facts.environment import Interpreter
+from infer_doctor.facts.machine import Environ
+from infer_doctor.facts.model_files import ModelFiles, launch_variables
+from infer_doctor.fixes.models import advise, fetch_again
+from infer_doctor.host import Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.model import Fix
+from infer_doctor.models import hub
+
+MANY = 4
+"""Files that are named in a message; the others are counted."""
+
+
+def named(files: Sequence[str]) -> str:
+    """The first files, and how many more there are."""
+    more = len(files) - MANY
+    return ", ".join(files[:MANY]) + (f" and {more} more" if more > 0 else "")
+
+
+def require_own(files: ModelFiles) -> None:
+    """Files of this machine say nothing of those that another will read."""
+    if files.elsewhere:
+        raise Unavailable(
+            f"the files of {files.model} on the machine that will run it are not known"
+        )
+
+
+def require_local(files: ModelFiles) -> None:
+    """What is not here is not judged."""
+    require_own(files)
+    if files.origin == "named":
+        raise Unavailable(f"{files.model} is not on this machine")
+
+
+def offline_by(launch: Launch, environ: Environ | None) -> str | None:
+    """The variable that forbids downloads."""
+    variables = {**(environ.variables if environ and launch.machine == "local" else {})}
+    variables.update(launch_variables(launch))
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return next((f"{n}={variables[n]}" for n in names if hub.is_true(variables, n)), None)
+
+
+def download(
+    files: ModelFiles, names: Sequence[str], interpreter: Interpreter | None
+) -> tuple[Fix, ...]:
+    """Get files of a cached model again; where a folder is from is not known."""
+    if files.origin != "cache":
+        return (
+            advise(
+                "fetch-model-files",
+                f"Copy {named(names)} to {files.folder} again from where the model came",
+                "a repository that was cloned with git needs: git lfs pull",
+            ),
+        )
+    python = interpreter.executable if interpreter is not None else None
+    return (fetch_again(files.model, names, python=python, revision=files.revision, folder=None),)

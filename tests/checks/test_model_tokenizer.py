@@ -1,0 +1,141 @@
+"""Tokenizer, chat template and sampling defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launches import config, files, launch, options
+
+from infer_doctor.checks.model_tokenizer import (
+    chat_template_missing,
+    sampling_limited,
+    sentencepiece_missing,
+    tokenizer_missing,
+)
+from infer_doctor.facts.environment import Distribution, Distributions
+from infer_doctor.facts.model_files import ModelFile
+from infer_doctor.facts.model_parts import TokenizerFiles
+from infer_doctor.models.gguf import Gguf
+from infer_doctor.testing import contract, examine
+
+
+def names(*found: str) -> tuple[ModelFile, ...]:
+    return tuple(ModelFile(name=name, size=1000) for name in found)
+
+
+def tokenizer(**more: Any) -> TokenizerFiles:
+    return TokenizerFiles(files=files(**more), named=False)
+
+
+def packages(*found: str) -> Distributions:
+    rows = {
+        name: Distribution(
+            name=name,
+            written_name=name,
+            version="1.0",
+            requires=(),
+            requires_python=None,
+            installer=None,
+            project=None,
+            record=True,
+            metadata=f"/v/{name}.dist-info",
+        )
+        for name in found
+    }
+    return Distributions(by_name=rows, shadowed=(), shared=(), source="/v")
+
+
+def test_tokenizer() -> None:
+    bare = {"files": names("config.json", "model.safetensors")}
+    contract(
+        tokenizer_missing,
+        fires=[launch(), options(), tokenizer(**bare), files(**bare)],
+        passes=[launch(), options(), tokenizer(), files()],
+    )
+
+
+def test_tokenizer_that_is_a_pointer() -> None:
+    broken = {"broken": {"tokenizer.json": "is a Git LFS pointer"}}
+    (finding,) = examine(
+        tokenizer_missing, launch(), options(), tokenizer(**broken), files(**broken)
+    ).findings
+    assert finding.message == "/models/m has no tokenizer: tokenizer.json is a Git LFS pointer"
+
+
+def test_tokenizer_of_a_gguf_file() -> None:
+    def gguf(**arrays: int) -> dict[str, Any]:
+        header = Gguf(
+            version=3, keys={}, arrays={k.replace("_", "."): v for k, v in arrays.items()}
+        )
+        return {"origin": "gguf", "config": None, "gguf": header}
+
+    without, with_one = gguf(), gguf(tokenizer_ggml_tokens=3)
+    facts = (launch(), options())
+    fired = examine(tokenizer_missing, *facts, tokenizer(**without), files(**without))
+    assert "its header has no tokenizer.ggml.tokens" in fired.findings[0].message
+    passed = examine(tokenizer_missing, *facts, tokenizer(**with_one), files(**with_one))
+    assert passed.outcome == "passed"
+
+
+def test_sentencepiece() -> None:
+    slow = tokenizer(files=names("config.json", "tokenizer.model"))
+    contract(
+        sentencepiece_missing,
+        fires=[launch(), options(), slow, packages("vllm")],
+        passes=[launch(), options(), slow, packages("vllm", "sentencepiece")],
+    )
+    facts = (launch(), options(), tokenizer(), packages("vllm"))
+    assert examine(sentencepiece_missing, *facts).outcome == "passed"
+
+
+MODEL = config("Qwen--Qwen3-8B")
+
+
+def test_chat_template() -> None:
+    contract(
+        chat_template_missing,
+        fires=[launch(), options(), tokenizer(tokenizer_config={}), MODEL],
+        passes=[launch(), options(), tokenizer(), MODEL],
+    )
+
+
+def test_chat_template_in_other_places() -> None:
+    def outcome(**more: Any) -> str:
+        found = tokenizer(tokenizer_config={}, **more)
+        return examine(chat_template_missing, launch(), options(), found, MODEL).outcome
+
+    assert outcome(files=names("chat_template.jinja")) == "passed"
+    assert outcome(files=names("tekken.json")) == "passed"
+    assert outcome(documents={"processor_config.json": {"chat_template": "x"}}) == "passed"
+    assert outcome(left_out={"tokenizer_config.json": ("chat_template",)}) == "passed"
+    assert outcome() == "failed"
+
+
+def test_chat_template_is_not_asked_of_everything() -> None:
+    bare = tokenizer(tokenizer_config={})
+    for asked, model in (
+        (options(entry="LLM"), MODEL),
+        (options(chat_template="t.jinja"), MODEL),
+        (options(), config("BAAI--bge-m3")),
+        (options(), config("deepseek-ai--DeepSeek-V3.2")),
+        (options(runner="pooling"), MODEL),
+    ):
+        result = examine(chat_template_missing, launch(), asked, bare, model)
+        assert result.outcome == "not_applicable"
+
+
+def test_tools_without_a_template_are_an_error() -> None:
+    asked = options(enable_auto_tool_choice=True, tool_call_parser="hermes")
+    bare = tokenizer(tokenizer_config={})
+    (finding,) = examine(chat_template_missing, launch(), asked, bare, MODEL).findings
+    assert finding.severity == "error"
+
+
+def test_sampling() -> None:
+    contract(
+        sampling_limited,
+        fires=[launch(), options(), files(generation_config={"max_new_tokens": 512})],
+        passes=[launch(), options(), files(generation_config={"temperature": 0.6})],
+    )
+    facts = (options(generation_config="vllm"), files(generation_config={"max_new_tokens": 512}))
+    assert examine(sampling_limited, launch(), *facts).outcome == "not_applicable"
