@@ -270,7 +270,7 @@ def _evidence(owner: Owner, source: str) -> Evidence:
 
 def _memory_fixes(row: MemoryRow, owners: Sequence[Owner]) -> tuple[Fix, ...]:
     fixes = [
-        end_process(owner.pid, owner.name or "", orphan=owner.orphan)
+        end_process(owner.pid, owner.started, owner.name or "", orphan=owner.orphan)
         for owner in owners
         if owner.age_s is not None
     ]

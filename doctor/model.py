@@ -98,9 +98,19 @@ class Action:
 
 
 Format = Literal[
-    "command", "shell", "yaml", "json", "toml", "env", "dockerfile", "systemd", "python"
+    "command",
+    "shell",
+    "yaml",
+    "json",
+    "toml",
+    "env",
+    "dockerfile",
+    "systemd",
+    "python",
+    "metadata",
 ]
-"""What the file of an Edit is written in; "command" is the command line after `--`."""
+"""What the file of an Edit is written in; "command" is the command line after `--`, "metadata" the
+METADATA of a distribution."""
 
 
 @frozen

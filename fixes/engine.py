@@ -9,7 +9,7 @@ from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Distribution, Distributions, Interpreter
 from infer_doctor.fixes.environment import install_packages, managed, quoted
 from infer_doctor.fixes.variables import set_variable
-from infer_doctor.model import Action, Fix, WriteFile
+from infer_doctor.model import Edit, Fix, WriteFile
 
 STAYS = (
     "pip does not know these two files: delete the folder before you install another vLLM, "
@@ -71,17 +71,24 @@ def _reinstall(version: str, interpreter: Interpreter, distributions: Distributi
 
 def mark_cpu(distribution: Distribution, version: str) -> Fix:
     """Write the word cpu into the version of existing metadata."""
-    old = quoted(distribution.metadata)
-    folder = f"{posixpath.dirname(distribution.metadata)}/vllm-{version}.dist-info"
-    new = quoted(folder)
-    command = f"mv {old} {new} && sed -i 's/^Version:.*/Version: {version}/' {new}/METADATA"
+    file = f"{distribution.metadata}/METADATA"
+    change = Edit(
+        text=f"sed -i 's/^Version:.*/Version: {version}/' {quoted(file)}",
+        file=file,
+        format="metadata",
+        what="key",
+        do="set",
+        name="Version",
+        value=version,
+        old=distribution.version,
+    )
     return Fix(
         id="mark-vllm-cpu",
         title=f"Change the version in vllm's metadata from {distribution.version} to {version}",
         safety="unsafe",
         restarts=True,
         why="pip compares requirements with it from then on",
-        actions=(Action(kind="command", text=command),),
+        actions=(change,),
     )
 
 

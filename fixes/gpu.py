@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from infer_doctor.fixes.variables import set_variable
-from infer_doctor.model import Action, Fix
+from infer_doctor.model import Action, AnyAction, EndProcess, Fix
 
 LEAST_SHARE = 0.1
 """Below a tenth of a GPU a lower utilisation is no cure: say so by not offering it."""
@@ -43,16 +43,20 @@ def set_visible_devices(value: str) -> Fix:
     )
 
 
-def end_process(pid: int, name: str, *, orphan: bool) -> Fix:
-    """End a process that holds GPU memory."""
+def end_process(pid: int, started: int | None, name: str, *, orphan: bool) -> Fix:
+    """End a process that holds GPU memory; by itself the doctor ends only a dead engine's rest."""
     why = "no server or launcher stands above it" if orphan else "only if you know it is not needed"
+    command = f"kill {pid}"
+    action: AnyAction = Action(kind="command", text=command)
+    if orphan and started is not None:
+        action = EndProcess(text=command, pid=pid, started=started, name=name)
     return Fix(
         id=f"end-pid-{pid}",
         title=f"End PID {pid}{f' ({name})' if name else ''}",
         safety="unsafe",
         restarts=False,
         why=why,
-        actions=(Action(kind="command", text=f"kill {pid}"),),
+        actions=(action,),
     )
 
 

@@ -26,7 +26,12 @@ def only_nvidia_ml(
         why=managed(interpreter) or "a package that declares pynvml is then incomplete for pip",
         actions=(
             remove_packages(interpreter, distributions, "pynvml"),
-            install_packages(interpreter, distributions, f"nvidia-ml-py{version}"),
+            install_packages(
+                interpreter,
+                distributions,
+                f"nvidia-ml-py{version}",
+                options=("--force-reinstall", "--no-deps"),  # the other may have owned its file
+            ),
         ),
     )
 

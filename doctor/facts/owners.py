@@ -31,6 +31,8 @@ class Owner:
     age_s: float | None
     orphan: bool
     """An engine's process whose ancestors hold no API server and no launcher."""
+    started: int | None = None
+    """Its start in ticks after the boot: with the PID it names this process for good."""
 
 
 @frozen
@@ -97,6 +99,7 @@ def _owner(
         used=row.used,
         name=name,
         age_s=age,
+        started=found["start_ticks"],
         orphan=bool(ENGINE_NAME.search(name)) and not _looked_after(row.pid, seen),
     )
 

@@ -25,8 +25,8 @@ def told(run: Run) -> Iterator[str]:
             yield f"      {step['title']}" + (f": {result['result']}" if result else "")
         if step["n"] in run.undone:
             yield f"        taken back: {step['text']}"
-    for text, state in states(run):
-        yield f"        {SPOKEN[state]}: {text}"
+    for step, state in states(run):
+        yield f"        {SPOKEN[state]}: {step['text']}"
 
 
 def stopped(run: Run) -> Iterator[str]:
@@ -34,9 +34,9 @@ def stopped(run: Run) -> Iterator[str]:
     if run.ended:
         return
     yield f"run {run.id} of {run.at} was stopped before its end; found now:"
-    found = list(states(run))
-    for text, state in found:
-        yield f"  {SPOKEN[state]}: {text}"
+    found = states(run)
+    for step, state in found:
+        yield f"  {SPOKEN[state]}: {step['text']}"
     if not found:
         yield "  nothing was changed"
     elif any(state in ("new", "half") for _, state in found):

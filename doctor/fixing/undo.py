@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from infer_doctor.fixing.files import Refused
-from infer_doctor.fixing.journal import Journal, Run, read
+from infer_doctor.fixing.journal import Journal, Record, Run, read
 from infer_doctor.fixing.packages import KEPT
 from infer_doctor.fixing.steps import State, kind_of
 
@@ -29,22 +29,31 @@ SPOKEN: dict[State, str] = {
 }
 
 
-def states(run: Run) -> Iterator[tuple[str, State]]:
-    """What was found of each step that was begun and not taken back."""
-    for step in run.left:
-        yield step["text"], kind_of(step).state(run, step)
+def states(run: Run) -> list[tuple[Record, State]]:
+    """What was found of each step that was begun and not taken back, in order.
+
+    Several steps may change one thing; what stands there tells of the last one, and that one tells
+    of those before it.
+    """
+    found: list[tuple[Record, State]] = []
+    later: dict[str, State] = {}
+    for step in reversed(run.left):
+        thing = str(step.get("path") or step.get("folders") or step["n"])
+        state = later.get(thing, "old")
+        if state == "old":
+            state = kind_of(step).state(run, step)
+        later[thing] = "new" if state == "half" else state
+        found.insert(0, (step, state))
+    return found
 
 
-def blocks(run: Run, wanted: Collection[int] | None = None) -> None:
+def blocks(run: Run) -> None:
     """Raise ChangedSince when a step cannot be taken back without a loss of later work."""
-    for step in run.left:
-        if wanted is not None and step["n"] not in wanted:
-            continue
-        kind = kind_of(step)
-        if kind.state(run, step) == "changed":
+    for step, state in reversed(states(run)):
+        if state == "changed":
             raise ChangedSince(
                 f"{step['text']}: was changed after the fix; taking it back would lose that",
-                kind.difference(run, step),
+                kind_of(step).difference(run, step),
             )
 
 
@@ -57,7 +66,7 @@ def take_back(
     `forced` is for a run that is still going: nobody else can have changed it.
     """
     if not forced:
-        blocks(run, wanted)
+        blocks(run)
     said: list[str] = []
     for step in reversed(run.left):
         if wanted is not None and step["n"] not in wanted:

@@ -415,6 +415,12 @@ def test_pod(change: dict[str, Any], gone: list[str], came: list[str]) -> None:
             {"what": "variable", "name": "A", "do": "remove", "line": 1},
             "B=2",
         ),
+        (
+            "metadata",
+            "Name: vllm\nVersion: 0.32.0\n\nVersion: of the text\n",
+            {"what": "key", "name": "Version", "value": "0.32.0+cpu", "old": "0.32.0"},
+            "Name: vllm\nVersion: 0.32.0+cpu\n\nVersion: of the text\n",
+        ),
         ("env", "A=1", {"what": "variable", "name": "C", "value": "3"}, "A=1\nC=3\n"),
         (
             "dockerfile",

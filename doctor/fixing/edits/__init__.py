@@ -36,10 +36,10 @@ def _edited(edit: Edit, text: str) -> str:
         from infer_doctor.fixing.edits import toml
 
         return toml.edited(edit, text)
-    if edit.format == "env":
+    if edit.format in ("env", "metadata"):
         from infer_doctor.fixing.edits import lines
 
-        return lines.edited(edit, text)
+        return lines.edited(edit, text) if edit.format == "env" else lines.header(edit, text)
     from infer_doctor.fixing.edits import scripts
 
     return scripts.edited(edit, text)

@@ -1,4 +1,8 @@
-"""Edits of .env files: NAME=value, a line each (docs.docker.com/compose, "Set environment variables")."""
+"""Edits of files that hold one setting a line.
+
+.env: NAME=value (docs.docker.com/compose, "Set environment variables"); METADATA: "Name: value" up to
+the first empty line (packaging.python.org, "Core metadata").
+"""
 
 from __future__ import annotations
 
@@ -30,3 +34,15 @@ def edited(edit: Edit, text: str) -> str:
         return text[: row.start()] + text[row.end() :]
     place = row.span("value") if row["value"] is not None else (row.end("head"), row.end("head"))
     return text[: place[0]] + shell.quote(edit.value or "") + text[place[1] :]
+
+
+def header(edit: Edit, text: str) -> str:
+    """The text with another value of a field of its head."""
+    end = text.find("\n\n")
+    head = text if end < 0 else text[:end]
+    field = re.search(rf"^{re.escape(edit.name)}:[ \t]*(.*)$", head, re.M | re.I)
+    if field is None:
+        raise CannotEdit(f"there is no field {edit.name}")
+    if edit.old is not None and field[1].strip() != edit.old:
+        raise CannotEdit(f"{edit.name} is no longer {edit.old}")
+    return text[: field.start(1)] + (edit.value or "") + text[field.end(1) :]
