@@ -185,7 +185,9 @@ def weights_missing(
             proof,
             *([Evidence(source="environment", excerpt=offline)] if offline and cached else []),
         ),
-        fixes=download(files, lost or ["*.safetensors"], interpreter),
+        fixes=download(
+            files, lost or (["*.safetensors"] if cached else ["the weights"]), interpreter
+        ),
     )
 
 

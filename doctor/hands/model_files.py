@@ -320,7 +320,7 @@ def read_header(path: str) -> dict[str, tuple[str, tuple[int, ...], int]]:
                 f"{HEADER_LIMIT:,} are allowed"
             )
         if length > size - 8:
-            raise Broken(f"the header ends after {size - 8:,} of {length:,} bytes")
+            raise Broken(f"ends within its header, after {size - 8:,} of {length:,} bytes")
         if length > READ_LIMIT:
             raise OSError(27, f"its header of {length:,} bytes is larger than {READ_LIMIT:,}")
         data = os.pread(descriptor, length, 8)
@@ -329,9 +329,9 @@ def read_header(path: str) -> dict[str, tuple[str, tuple[int, ...], int]]:
     try:
         value = _parsed(data)
     except Broken as problem:
-        raise Broken(f"its header {problem}") from None
+        raise Broken(f"has a header that {problem}") from None
     if not isinstance(value, dict):
-        raise Broken("its header is no JSON object")
+        raise Broken("has a header that is no JSON object")
     value.pop("__metadata__", None)
     tensors = {name: _tensor(name, row) for name, row in value.items()}
     _require_whole(value.values(), size - 8 - length)
@@ -344,19 +344,19 @@ def _tensor(name: str, row: Any) -> tuple[str, tuple[int, ...], int]:
         elements = 1
         for side in shape:
             if type(side) is not int or side < 0:
-                raise Broken(f"{name}: a side of its shape is {side!r:.40}")
+                raise Broken(f"has a wrong entry: {name[:80]} with a side of {side!r:.40}")
             elements *= side
         if type(begin) is not int or type(end) is not int or not isinstance(dtype, str):
             raise TypeError
     except (TypeError, KeyError, ValueError):
-        raise Broken(f"{name[:80]}: its entry in the header is not valid") from None
+        raise Broken(f"has a wrong entry: {name[:80]}") from None
     if not 0 <= begin <= end:
-        raise Broken(f"{name[:80]}: its bytes are said to go from {begin} to {end}")
+        raise Broken(f"has a wrong entry: {name[:80]} from byte {begin} to {end}")
     bits = BITS.get(dtype)
     if bits is not None and elements * bits != (end - begin) * 8:
         raise Broken(
-            f"{name[:80]}: {dtype} {list(shape)} needs {elements * bits // 8:,} bytes, "
-            f"its entry has {end - begin:,}"
+            f"has a wrong entry: {name[:80]}, {dtype} {list(shape)}, needs "
+            f"{elements * bits // 8:,} bytes and has {end - begin:,}"
         )
     return dtype, tuple(shape), end - begin
 
@@ -367,7 +367,7 @@ def _require_whole(rows: Iterable[Json], size: int) -> None:
     for begin, end in sorted(tuple(row["data_offsets"]) for row in rows):
         if begin != place:
             problem = "overlap" if begin < place else "leave a hole"
-            raise Broken(f"its tensors {problem} at byte {begin:,}")
+            raise Broken(f"has tensors that {problem} at byte {begin:,}")
         place = end
     if place > size:
         raise Broken(

@@ -54,7 +54,7 @@ def download(
         return (
             advise(
                 "fetch-model-files",
-                f"Copy {named(names)} to {files.folder} again from where the model came",
+                f"Copy {named(names)} to {files.folder} from where the model came",
                 "a repository that was cloned with git needs: git lfs pull",
             ),
         )

@@ -73,7 +73,7 @@ class ModelFiles:
     """Of the safetensors files that are loaded; empty when there are none or one is broken."""
     missing_shards: tuple[str, ...] = ()
     broken: Mapping[str, str] = field(default_factory=dict)
-    """File -> what is wrong: "is a Git LFS pointer", "the header ends after 120 of 4,096 bytes"."""
+    """File -> what is wrong: "is a Git LFS pointer", "ends within its header, after 120 of 4,096 bytes"."""
     gaps: tuple[str, ...] = ()
     quantization_source: str | None = None
     """The file that `quantization` is from."""

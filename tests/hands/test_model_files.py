@@ -48,26 +48,26 @@ def test_experts_are_one_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "data", "words"),
     [
-        (b'{"a":', 0, "its header is not valid JSON"),
-        (b"\xff\xfe", 0, "its header is not UTF-8"),
-        (b"[1]", 0, "its header is no JSON object"),
-        (b"[" * 100_000, 0, "its header is JSON nested too deeply"),
-        ({"a": 1}, 0, "its entry in the header is not valid"),
-        ({"a": {"dtype": "F32", "shape": [2]}}, 8, "its entry in the header is not valid"),
+        (b'{"a":', 0, "has a header that is not valid JSON"),
+        (b"\xff\xfe", 0, "has a header that is not UTF-8"),
+        (b"[1]", 0, "has a header that is no JSON object"),
+        (b"[" * 100_000, 0, "has a header that is JSON nested too deeply"),
+        ({"a": 1}, 0, "has a wrong entry: a"),
+        ({"a": {"dtype": "F32", "shape": [2]}}, 8, "has a wrong entry: a"),
         (
             {"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}},
             8,
-            "a: a side of its shape is -2",
+            "has a wrong entry: a with a side of -2",
         ),
         (
             {"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}},
             8,
-            "a: its bytes are said to go from 8 to 0",
+            "has a wrong entry: a from byte 8 to 0",
         ),
         (
             {"a": {"dtype": "F32", "shape": [1 << 62, 1 << 62], "data_offsets": [0, 8]}},
             8,
-            "a: F32 [4611686018427387904, 4611686018427387904] needs",
+            "has a wrong entry: a, F32 [4611686018427387904, 4611686018427387904], needs",
         ),
         (
             {
@@ -75,7 +75,7 @@ def test_experts_are_one_row(tmp_path: Path) -> None:
                 "b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]},
             },
             12,
-            "its tensors overlap at byte 4",
+            "has tensors that overlap at byte 4",
         ),
         ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, 12, "leave a hole"),
         (
@@ -107,7 +107,7 @@ def test_claimed_length_is_never_allocated(tmp_path: Path) -> None:
 
 def test_cut_header(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", 1000) + b'{"a":')
-    assert broken(tmp_path) == "the header ends after 5 of 1,000 bytes"
+    assert broken(tmp_path) == "ends within its header, after 5 of 1,000 bytes"
 
 
 def test_pointer_page_and_cut_archive(tmp_path: Path) -> None:
