@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from infer_doctor.memory.report import ReportedPlan
 from infer_doctor.model import Report
 
 FILE = Path(__file__).with_name("report.schema.json")
@@ -20,6 +21,10 @@ def schema() -> dict[str, Any]:
     severity and category. All fields are always written; more may come, so unknown ones are allowed.
     """
     made = TypeAdapter(Report).json_schema(mode="serialization")
+    plan = TypeAdapter(ReportedPlan).json_schema(mode="serialization")
+    made["$defs"] |= plan.pop("$defs")
+    made["$defs"]["Plan"] = plan
+    made["properties"]["plan"] = {"anyOf": [{"$ref": "#/$defs/Plan"}, {"type": "null"}]}
     for kind in (made, *made["$defs"].values()):
         kind["required"] = list(kind["properties"])
         kind["properties"] = {name: _plain(field) for name, field in kind["properties"].items()}

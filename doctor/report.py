@@ -102,6 +102,7 @@ def build(
     launch: Sequence[str] | None,
     redactor: Redactor,
     redactions: tuple[Redaction, ...],
+    plan: dict[str, Any] | None = None,
 ) -> Report:
     """The masked report of one run."""
     findings = sorted((f for row in results for f in row.findings), key=rank)
@@ -132,6 +133,7 @@ def build(
             for row in results
         ),
         fixes=fixes,
+        plan=plan,
         redactions=redactions,
         facts={subject.name: _facts(subject) for subject in subjects},
     )

@@ -10,7 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 from doctor_process import Run
+from memory_starts import plan_of_start
 
+from infer_doctor.memory.report import wire
 from infer_doctor.model import (
     Action,
     CheckResult,
@@ -93,7 +95,7 @@ def full_report() -> dict[str, Any]:
         primary=finding,
         results=(failed, blocked),
         fixes=(fix,),
-        plan={"fits": True},
+        plan=wire(plan_of_start("fit-8b-default")),
         measurements={},
         redactions=(Redaction(kind="token", count=2),),
         facts={"host": {}},

@@ -43,12 +43,13 @@ class PlanGpu:
 
     gpu: Gpu
     count: int
+    """Of the machine."""
     source: str
 
 
 @frozen
 class Planned:
-    """The plan; `report` of it is the field `plan` of the report."""
+    """The plan, which memory/report.py writes into the report; `gpus` are those of the machine."""
 
     plan: MemoryPlan = field(metadata={"report": False})
     inputs: Inputs = field(metadata={"report": False})
@@ -155,7 +156,7 @@ def plan_gpu(
             capability=known,
             exact=not row.bounds,
         ),
-        count=len(rows),
+        count=len(memory.rows),
         source=memory.source,
     )
 

@@ -86,6 +86,8 @@ def _part_of_another(change: Change, others: list[Change]) -> bool:
 
 
 def _helps(plan: MemoryPlan, now: MemoryPlan) -> bool:
+    if now.limit == "free":
+        return plan.fits
     if not now.fits:
         return plan.fits or plan.rank.cache > now.rank.cache + safety(now.gpu, now.band)
     return plan.fits and (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from infer_doctor.frozen import frozen
 from infer_doctor.memory.architecture import Architecture, Unplannable
@@ -217,7 +217,8 @@ def _limit(
         )
     taken = rank.before + rank.weights + rank.activation + rank.non_torch + rank.cache
     taken += rank.graphs + rank.buffers
-    doubt = 0 if gpu.exact else rank.graphs // 2 + GIB // 4
+    doubt = 0 if layout.gpus == 1 else rank.graphs // 2  # no start on several GPUs measured them
+    doubt += 0 if gpu.exact else rank.graphs // 2 + GIB // 4
     if rank.graphs and taken > gpu.usable + doubt and not rank.graphs_inside:
         return "graphs", (
             f"CUDA graphs of about {_gib(rank.graphs)} come on top of the budget: "
@@ -232,15 +233,17 @@ def _gib(size: float) -> str:
 
 def _assumptions(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> tuple[str, ...]:
     """What the figures rest on, one clause each."""
+    own = {"max_num_batched_tokens", "max_num_seqs"} <= settings.given
+    entry = "LLM()" if settings.entry == "LLM" else "vllm serve"
     found = [
         f"weights from {model.basis}",
-        f"defaults of {'LLM()' if settings.entry == 'LLM' else 'vllm serve'}: "
-        f"{settings.tokens:,} batched tokens, {settings.sequences:,} sequences",
+        f"{settings.tokens:,} batched tokens, {settings.sequences:,} sequences"
+        + ("" if own else f" (defaults of {entry})"),
         f"model runner V{settings.runner}",
     ]
     if not settings.eager:
         where = "inside" if rank.graphs_inside else "outside"
-        found.append(f"CUDA graphs {where} the budget, +-50 %")
+        found.append(f"CUDA graphs {where} the budget, +-20 %")
     if settings.version > NEWEST:
         found.append(f"vLLM {_dotted(settings.version)} is newer than the rules (0.33)")
     if settings.version < OLDEST:
@@ -254,32 +257,3 @@ def _assumptions(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> tupl
 
 def _dotted(version: Sequence[int]) -> str:
     return ".".join(map(str, version))
-
-
-def wire(plan: MemoryPlan, changes: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
-    """The field `plan` of the report; bytes are per GPU."""
-    rank = plan.rank
-    return {
-        "fits": plan.fits,
-        "reason": plan.reason,
-        "limit": plan.limit,
-        "gpu": plan.gpu.name,
-        "gpus": plan.layout.gpus,
-        "total_bytes": plan.gpu.usable,
-        "budget_bytes": plan.budget,
-        "used_by_others_bytes": plan.gpu.used,
-        "weights_bytes": rank.weights,
-        "activation_bytes": rank.activation,
-        "non_torch_bytes": rank.non_torch,
-        "cuda_graph_bytes": rank.graphs,
-        "cuda_graphs_in_budget": bool(rank.graphs_inside),
-        "kv_cache_bytes": rank.cache,
-        "kv_bytes_per_token": round(plan.cache.bytes_per_token, 3),
-        "kv_cache_tokens": plan.tokens,
-        "max_model_len": plan.settings.context,
-        "max_model_len_fits": plan.safe_longest,
-        "max_concurrency": round(plan.concurrency, 2),
-        "error_band_percent": plan.band_percent,
-        "assumptions": list(plan.assumptions),
-        "changes": list(changes),
-    }

@@ -34,6 +34,10 @@ class Line:
 def render(report: Report, width: int = 80) -> list[Line]:
     """All lines; commands are never broken, so that they can be copied."""
     lines = [*_head(report, width), Line("")]
+    if report.plan is not None and report.command == "plan":
+        from infer_doctor.render.plan import lines as of_plan
+
+        lines += [*(Line(text, style) for text, style in of_plan(report.plan, width)), Line("")]
     findings = sorted((f for row in report.results for f in row.findings), key=rank)
     shown: set[str] = set()
     several = len({row.subject for row in report.results}) > 1
