@@ -42,6 +42,7 @@ LANES = {
     "run": "run",
     "find": "find",
     "gguf": "model",
+    "hub": "hub",
     "model_files": "model",
     "libraries": "python",
     "library_marks": "python",

@@ -15,6 +15,7 @@ VERSIONS = {
     "environ": 1,
     "find": 1,
     "gguf": 1,
+    "hub": 1,
     "identity": 1,
     "kernel_log": 1,
     "libraries": 2,

@@ -25,6 +25,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "environ": system.environ,
         "find": files.find,
         "gguf": _gguf,
+        "hub": _hub,
         "identity": system.identity,
         "kernel_log": _kernel_log,
         "libraries": _of_libraries("libraries"),
@@ -82,6 +83,12 @@ def _model_files(path: str) -> Json:
     return model_files(path)
 
 
+def _hub(**arguments: Any) -> Json:
+    from .hub import hub
+
+    return hub(**arguments)
+
+
 def _gguf(path: str) -> Json:
     from .gguf import gguf
 
@@ -111,7 +118,7 @@ def _of_vllm(name: str) -> Callable[..., Json]:
 def answer(operation: str, arguments: Json, limit_s: float) -> Json:
     """{"value": ...} or {"error": {"code", "message"}}."""
     # The time limit is no part of the question: a replay may ask with another one.
-    more = {"limit_s": limit_s} if operation in ("cuda", "nvml", "run") else {}
+    more = {"limit_s": limit_s} if operation in ("cuda", "hub", "nvml", "run") else {}
     try:
         return {"value": _operations()[operation](**arguments, **more)}
     except OSError as error:

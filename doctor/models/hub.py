@@ -18,6 +18,9 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Where huggingface_hub looks for a token, before its file (utils/_auth.py)."""
+
 ENDPOINT = "https://huggingface.co"
 
 
