@@ -89,7 +89,13 @@ def _openai_client(code: ClientCode, client: Call) -> Iterator[Finding]:
             seen(client.place, client.excerpt),
             *(seen(row.place, row.excerpt) for row in bare[:1]),
         ),
-        fixes=(set_timeout(client.name, client.place),),
+        fixes=(
+            set_timeout(
+                client.name,
+                client.place,
+                retries_given=client.given("max_retries") is not None,
+            ),
+        ),
     )
 
 

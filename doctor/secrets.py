@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 FORM = re.compile(
-    r"(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[po]_[A-Za-z0-9]{16,}"
+    r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{16,}|sk-(?:[a-z0-9]+-){0,2}[A-Za-z0-9_]{16,}|gh[po]_[A-Za-z0-9]{16,}"
     r"|(?:glpat|nvapi)-[A-Za-z0-9_-]{16,}|xox[abp]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16})"
 )
-"""Keys that show by their form what they are, as in redact.FORMS."""
+"""Keys that show by their form what they are, as in redact.FORMS, but stricter: a name of an
+algorithm, such as sk-ssh-ed25519, is none."""
 
 PLACEHOLDER = re.compile(
     r"empty|none|null|dummy|fake|example|sample|placeholder|change|replace|insert|redact|masked"

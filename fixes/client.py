@@ -10,10 +10,10 @@ def _at(place: Place) -> str:
     return f"{place.file}:{place.line}" if place.line else place.file
 
 
-def set_timeout(name: str, place: Place) -> Fix:
+def set_timeout(name: str, place: Place, *, retries_given: bool = False) -> Fix:
     """A deadline that suits the longest answer that is still worth having."""
     if name.startswith("openai."):
-        add = "timeout=60.0, max_retries=1"
+        add = "timeout=60.0" if retries_given else "timeout=60.0, max_retries=1"
     elif name.startswith("requests."):
         add = "timeout=(5, 60)"
     elif name.startswith("httpx."):
@@ -24,7 +24,7 @@ def set_timeout(name: str, place: Place) -> Fix:
         id="set-client-timeout",
         title=f"Give the call in {_at(place)} a deadline: {add}",
         safety="manual",
-        restarts=True,
+        restarts=False,
         why="60 s stands for the longest answer that its caller still waits for; stream longer ones",
         actions=(Action(kind="text", text=f"in {_at(place)} add: {add}"),),
     )
@@ -42,7 +42,7 @@ def retry_once(outer: Place, client: Place | None, tries: int | None) -> Fix:
         id="retry-in-one-layer",
         title=f"Retry in one layer: set max_retries=0 and keep {count} of {_at(outer)}",
         safety="manual",
-        restarts=True,
+        restarts=False,
         actions=(
             Action(kind="text", text=inner),
             Action(
@@ -146,7 +146,7 @@ def make_client_once(name: str, place: Place) -> Fix:
         id="make-client-once",
         title=f"Make {short} once, when the process starts, instead of in {_at(place)}",
         safety="manual",
-        restarts=True,
+        restarts=False,
         actions=(
             Action(kind="text", text=f"move {short}(...) from {_at(place)} to the module's level"),
         ),
@@ -159,7 +159,7 @@ def bound_requests(place: Place) -> Fix:
         id="bound-requests",
         title="Ask for at most 64 answers at once",
         safety="manual",
-        restarts=True,
+        restarts=False,
         why="64 is a start: raise it until the time to the first token grows "
         "(vllm:num_requests_waiting above 0)",
         actions=(
@@ -179,7 +179,7 @@ def take_key_from_environment(name: str, place: Place) -> Fix:
         id="take-key-from-environment",
         title=f"Take the key in {_at(place)} from the environment and revoke this one",
         safety="manual",
-        restarts=True,
+        restarts=False,
         why="whoever can read the repository, now or in its history, has the key",
         actions=(
             Action(kind="text", text=f'in {_at(place)} write: os.environ["{variable}"]'),

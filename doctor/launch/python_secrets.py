@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from infer_doctor.facts.client_code import SourceSecret
 from infer_doctor.launch.python_values import SHOWN, Source
-from infer_doctor.secrets import is_key, is_placeholder
+from infer_doctor.secrets import FORM, is_key, is_placeholder
 
 SECRET_WORDS = frozenset(
     [
@@ -46,6 +46,8 @@ def secrets(source: Source) -> Iterator[SourceSecret]:
         text = node.value
         if found := BEARER.search(text):
             name, text = name or "Authorization", found[1]
+        elif name is None and (form := FORM.search(text)):
+            text = form[0]
         if is_placeholder(text) or not is_key(text, named=name is not None):
             continue
         key = (node.lineno, text)

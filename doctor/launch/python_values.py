@@ -17,16 +17,12 @@ SIZE_LIMIT = 1_000_000
 
 DEPTH = 24
 """Names and operators that a constant may go through."""
-
 TEXT_LIMIT = 100_000
 """Characters of a folded string: "x" * 10**9 is left alone."""
-
 SHOWN = 80
 """Characters of an expression that are shown."""
-
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
-
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
 """Statements that bind a name of their own; with MatchAs and MatchStar, which are patterns."""
 
@@ -57,6 +53,7 @@ class Source:
         self.starred: set[str] = set()
         self.bindings: dict[tuple[ast.AST, str], list[ast.expr | None]] = {}
         self.mutations: dict[tuple[ast.AST, str], list[ast.AST]] = {}
+        self._known: dict[tuple[ast.AST, str], Any] = {}
         self._globals: dict[ast.AST, set[str]] = {}
         self._walk()
         for node in self.nodes:
@@ -207,13 +204,19 @@ class Source:
         if found is None:
             return self.unknown(node)
         scope, values = found
-        if (scope, node.id) in self.mutations:
-            return self.unknown(node)
-        folded = [self.unknown(node) if v is None else self.fold(v, depth + 1) for v in values]
+        if (scope, node.id) not in self._known:
+            self._known[scope, node.id] = Unknown(node.id)  # until it is known: x = x + 1
+            self._known[scope, node.id] = self._value(scope, node.id, values, depth)
+        return self._known[scope, node.id]
+
+    def _value(self, scope: ast.AST, name: str, values: list[ast.expr | None], depth: int) -> Any:
+        """What a name has in its scope: what all bindings agree on."""
+        if (scope, name) in self.mutations or None in values:
+            return Unknown(name)
+        folded = [self.fold(value, depth + 1) for value in values]
         first = folded[0]
-        if all(type(value) is type(first) and value == first for value in folded):
-            return Unknown(node.id) if isinstance(first, Unknown) else first
-        return self.unknown(node)
+        agreed = all(type(value) is type(first) and value == first for value in folded)
+        return first if agreed and not isinstance(first, Unknown) else Unknown(name)
 
     def _fold_attribute(self, node: ast.Attribute, depth: int) -> Any:
         """A constant of a class of the file: Config.MODEL."""

@@ -281,6 +281,7 @@ def test_keys_and_their_masks(text: str) -> None:
         "HF_TOKEN_PATH = '/run/secrets/token1'",
         "x = 'Bearer {token}'",
         "'the form is sk-...'",
+        "'sk-ssh-ed25519@openssh.com'",
     ],
 )
 def test_what_only_stands_for_a_key(text: str) -> None:

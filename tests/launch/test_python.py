@@ -258,6 +258,12 @@ def test_long_chains_are_read() -> None:
     assert [launch.engine for launch in launches(text)] == ["vllm"]
 
 
+def test_names_that_are_bound_again_and_again_are_folded_once() -> None:
+    """A model of vLLM took 27 s: each of its bindings led to all others."""
+    text = "".join(f"x = y + {n}\ny = x + {n}\n" for n in range(60))
+    assert keywords(f"{VLLM}{text}LLM('m', x=x)")["x"] == Unknown("x")
+
+
 def test_nothing_is_executed(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     read(f"open({str(mark)!r}, 'w')\n__import__('os').system('touch {mark}')", "x.py")
