@@ -12,7 +12,7 @@ import pytest
 from doctor_process import Run
 from memory_starts import plan_of_start
 
-from infer_doctor.memory.report import wire
+from infer_doctor.memory.report import wire as wire_of_plan
 from infer_doctor.model import (
     Action,
     CheckResult,
@@ -95,7 +95,7 @@ def full_report() -> dict[str, Any]:
         primary=finding,
         results=(failed, blocked),
         fixes=(fix,),
-        plan=wire(plan_of_start("fit-8b-default")),
+        plan=wire_of_plan(plan_of_start("fit-8b-default")),
         measurements={},
         redactions=(Redaction(kind="token", count=2),),
         facts={"host": {}},

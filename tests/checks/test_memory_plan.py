@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from memory_starts import H200, STARTS, TRUTH
 
-from infer_doctor.checks import memory_plan as checks
+from infer_doctor.checks.memory_plan import (
+    context_too_long,
+    does_not_load,
+    graphs_too_large,
+    no_cache_room,
+    sequences_too_many,
+    unused,
+)
 from infer_doctor.facts.engine_options import EngineOptions, Option
 from infer_doctor.facts.memory_plan import Planned
 from infer_doctor.facts.model_files import ModelFiles
@@ -80,28 +86,28 @@ def only(check: Any, given: list[object]) -> Finding:
 HEALTHY = start("fit-8b-default")
 
 
-@pytest.mark.parametrize(
-    ("check", "fires"),
-    [
-        (checks.does_not_load, start("fail-70b-load-oom")),
-        (checks.no_cache_room, facts("llama-3.1-8b", gpu_memory_utilization=0.11)),
-        (checks.context_too_long, start("fail-8b-len-kv")),
-        (checks.graphs_too_large, start("fit-8b-default", gpu_memory_utilization=0.995)),
-        (checks.sequences_too_many, start("fit-8b-default", max_num_seqs=64)),
-        (checks.unused, start("fit-8b-util30-len4k")),
-    ],
-)
-def test_contract(check: Any, fires: list[object]) -> None:
-    contract(check, fires=fires, passes=HEALTHY)
+def test_contracts() -> None:
+    contract(does_not_load, fires=start("fail-70b-load-oom"), passes=HEALTHY)
+    contract(
+        no_cache_room, fires=facts("llama-3.1-8b", gpu_memory_utilization=0.11), passes=HEALTHY
+    )
+    contract(context_too_long, fires=start("fail-8b-len-kv"), passes=HEALTHY)
+    contract(
+        graphs_too_large,
+        fires=start("fit-8b-default", gpu_memory_utilization=0.995),
+        passes=HEALTHY,
+    )
+    contract(sequences_too_many, fires=start("fit-8b-default", max_num_seqs=64), passes=HEALTHY)
+    contract(unused, fires=start("fit-8b-util30-len4k"), passes=HEALTHY)
 
 
 def test_one_limit_is_one_error() -> None:
     """What stops the start is said by exactly one check."""
     errors = (
-        checks.does_not_load,
-        checks.no_cache_room,
-        checks.context_too_long,
-        checks.graphs_too_large,
+        does_not_load,
+        no_cache_room,
+        context_too_long,
+        graphs_too_large,
     )
     for name in STARTS:
         found = [check for check in errors if examine(check, *start(name)).findings]
@@ -109,7 +115,7 @@ def test_one_limit_is_one_error() -> None:
 
 
 def test_weights_and_budget_are_in_the_message() -> None:
-    finding = only(checks.does_not_load, start("fail-70b-load-oom"))
+    finding = only(does_not_load, start("fail-70b-load-oom"))
     assert finding.message == (
         "weights of 131.5 GiB on each GPU against 128.6 GiB that the engine may use "
         "(0.92 x 139.8 GiB)"
@@ -118,23 +124,21 @@ def test_weights_and_budget_are_in_the_message() -> None:
 
 
 def test_fix_of_a_context_is_a_length_that_starts() -> None:
-    finding = only(checks.context_too_long, start("fail-8b-len-kv"))
+    finding = only(context_too_long, start("fail-8b-len-kv"))
     titles = [fix.title for fix in finding.fixes]
     length = int(titles[0].removeprefix("Start with --max-model-len "))
     assert 0.97 * 55840 <= length <= 55840
     assert titles[1] == "Start with --gpu-memory-utilization 0.24"
-    assert not examine(
-        checks.context_too_long, *start("fail-8b-len-kv", max_model_len=length)
-    ).findings
+    assert not examine(context_too_long, *start("fail-8b-len-kv", max_model_len=length)).findings
     assert finding.message.startswith(
         "one request of 131,072 tokens needs 16.0 GiB of KV cache; 6.8"
     )
 
 
 def test_more_gpus_are_offered_only_where_there_are_more() -> None:
-    one = only(checks.does_not_load, [*facts("llama-3.1-70b", gpus=1, max_model_len=131072)])
+    one = only(does_not_load, [*facts("llama-3.1-70b", gpus=1, max_model_len=131072)])
     assert not any("tensor-parallel" in fix.title for fix in one.fixes)
-    many = only(checks.does_not_load, [*facts("llama-3.1-70b", gpus=8, max_model_len=131072)])
+    many = only(does_not_load, [*facts("llama-3.1-70b", gpus=8, max_model_len=131072)])
     assert any("--tensor-parallel-size 2" in fix.title for fix in many.fixes)
 
 
@@ -146,16 +150,16 @@ def test_python_keywords_are_written_as_keywords() -> None:
 
     python = replace(launch, kind="python", entry="LLM")
     finding = only(
-        checks.context_too_long, [planned, python, replace(options, entry="LLM", given={}), files]
+        context_too_long, [planned, python, replace(options, entry="LLM", given={}), files]
     )
     assert finding.fixes[0].title.startswith("Start with max_model_len=55")
 
 
 def test_max_model_len_auto_is_fitted_by_the_engine() -> None:
-    result = examine(checks.context_too_long, *start("fail-8b-len-kv", max_model_len="auto"))
+    result = examine(context_too_long, *start("fail-8b-len-kv", max_model_len="auto"))
     assert result.outcome == "passed"
 
 
 def test_defaults_are_no_finding() -> None:
-    assert not examine(checks.sequences_too_many, *HEALTHY).findings
-    assert not examine(checks.unused, *HEALTHY).findings
+    assert not examine(sequences_too_many, *HEALTHY).findings
+    assert not examine(unused, *HEALTHY).findings
