@@ -114,7 +114,7 @@ def set_variable(launch: Launch | None, name: str, value: str | None) -> tuple[A
         return (here,)
     written = [row for row in launch.environment if row.name == name and row.place.line]
     if not written:
-        if value is None or launch.kind == "python":
+        if value is None or launch.kind in ("python", "helm", "config"):
             return (here,)
         if launch.kind == "docker-run":
             return _docker_word(launch, "-e", f"{name}={value}", f"add -e {name}={value}")
@@ -133,7 +133,7 @@ def set_field(
     ".." goes up, so that ("..", "..", "volumes") is a field of the pod's spec.
     """
     container = launch.container
-    if container is None or launch.kind not in ("compose", "kubernetes", "helm"):
+    if container is None or launch.kind not in ("compose", "kubernetes"):
         return ()
     name = ".".join(str(step) for step in path if step != "..")
     wanted = json.dumps(value)
@@ -302,9 +302,13 @@ def _old(word: Word, value: str | None) -> str | None:
 
 
 def _end(launch: Launch) -> tuple[Place, str | None]:
-    """Behind which word something new is written."""
+    """Behind which word something new is written: not one that is masked or not known here."""
     words = launch.words or launch.program
-    return (words[-1].place, words[-1].text) if words else (launch.place, None)
+    for number in reversed(range(len(words))):
+        around = words[number : number + 2]
+        if not any(word.unknown or "<" in word.text for word in around):
+            return words[number].place, words[number].text
+    return launch.place, None
 
 
 def _start(launch: Launch) -> tuple[Place, str | None]:

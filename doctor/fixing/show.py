@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from infer_doctor import secret_forms
 from infer_doctor.fixing.apply import Outcome
 from infer_doctor.fixing.drafts import Drafts
 from infer_doctor.fixing.files import Refused
 from infer_doctor.fixing.plan import Group, State
 from infer_doctor.fixing.preview import preview
 from infer_doctor.model import Edit, Fix
-from infer_doctor.redact import FORMS
 
 NOTES: dict[State, str] = {
     "ready": "",
@@ -21,6 +21,8 @@ NOTES: dict[State, str] = {
 }
 
 INDENT = " " * 4
+
+KEYS = ("credentials", "key", "token")
 
 
 def plan(groups: Sequence[Group], drafts: Drafts, width: int) -> Iterator[str]:
@@ -103,7 +105,4 @@ def _wrap(text: str, width: int) -> Iterator[str]:
 
 def without_keys(line: str) -> str:
     """A line of a file as it may be shown: keys and passwords that show by their form are masked."""
-    for kind, words, pattern in FORMS:
-        if kind != "user" and any(word in line for word in words):
-            line = pattern.sub(f"<{kind}>", line)
-    return line
+    return secret_forms.mask(line, lambda kind, value: f"<{kind}>" if kind in KEYS else value)

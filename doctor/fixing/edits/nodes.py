@@ -20,6 +20,9 @@ from infer_doctor.model import Edit
 Step = str | int
 
 PLAIN = re.compile(r"[A-Za-z_/][\w./@%+=-]*(?::[\w./@%+=-]+)*")
+PREDICTOR = "model"
+"""The part of KServe's InferenceService that stands for a container and has no name."""
+
 NOT_TEXT = re.compile(r"(?:y|n|yes|no|on|off|true|false|null|none|~)", re.I)
 """Words that YAML 1.1, which compose and Kubernetes read, or 1.2 takes for something else."""
 
@@ -147,23 +150,27 @@ def anchored(edit: Edit, roots: Sequence[Any]) -> At:
             raise CannotEdit(f"it holds {len(roots)} documents")
         return At(node=roots[0], path=(), above=())
     mappings = [at for at in walk(roots) if is_mapping(at.node)]
-    named = [at for at in mappings if at.key is not None and line(at.key) == edit.line]
-    for at in named:
-        if at.key.value == edit.anchor:
+    for at in mappings:
+        if at.key is None or edit.line not in (line(at.key), line(at.node)):
+            continue
+        if at.key.value == PREDICTOR or (at.key.value == edit.anchor and line(at.key) == edit.line):
             return at
-    starting = [at for at in mappings if line(at.node) == edit.line]
-    for at in starting:
-        if any(key.value == "name" and value.value == edit.anchor for key, value in at.node.value):
+    for at in mappings:
+        if line(at.node) == edit.line and _has_name(at.node, edit.anchor):
             return at
-    if named or starting:
-        return (starting or named)[-1]
-    raise CannotEdit(f"{edit.anchor or 'the part'} no longer stands in line {edit.line}")
+    raise CannotEdit(f"{edit.anchor} does not stand in line {edit.line}")
+
+
+def _has_name(mapping: Any, name: str | None) -> bool:
+    return any(key.value == "name" and value.value == name for key, value in mapping.value)
 
 
 def _target(base: At, path: tuple[Step, ...], roots: Sequence[Any]) -> tuple[At, tuple[Step, ...]]:
     """The deepest node on the path that is there, and the steps that are missing below it."""
     at = base
     steps = list(path)
+    if at.key is not None and at.key.value == PREDICTOR and steps[:2] == ["..", ".."]:
+        steps.pop(0)  # it stands in the pod's spec itself, in no list of containers
     while steps and steps[0] == "..":
         steps.pop(0)
         if not at.above:
@@ -201,6 +208,8 @@ def change(
     if any(shared(roots, node) for node in (*at.above[1:], at.node)):
         raise CannotEdit(f"{_spoken(at.path)} lies in a part that is shared through a YAML anchor")
     expected = loaded(text)
+    if missing and _merged(at.node, expected[at.document], at.path, missing[0]):
+        raise CannotEdit(f"{_spoken((*at.path, missing[0]))} comes through a YAML anchor")
     wanted = None if value is None or do == "rename" else json.loads(value)
     if do == "set" or (do == "append" and (missing or is_null(at.node))):
         wanted = [wanted] if do == "append" else wanted
@@ -231,6 +240,13 @@ def change(
     if loaded(new) != expected:
         raise CannotEdit(f"{_spoken(at.path)}: this layout of YAML is not known")
     return new
+
+
+def _merged(node: Any, document: Any, path: Sequence[Step], name: Step) -> bool:
+    """Whether a key is not written there but merged in: a new one would hide what it holds."""
+    if not is_mapping(node) or not any(key.value == "<<" for key, _ in node.value):
+        return False
+    return name in _at(document, path)
 
 
 def _spoken(path: Sequence[Step]) -> str:

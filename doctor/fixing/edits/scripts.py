@@ -161,15 +161,29 @@ def _bare(word: str) -> str:
 
 def _new_variable(edit: Edit, text: str, lists: Sequence[list[Token]]) -> str:
     """A line of its own before the line that starts the engine."""
-    flat = [token for row in lists for token in row]
-    meant = flat[find(flat, edit, lambda word: word == edit.anchor)]
-    row = next(row for row in lists if meant in row)
-    start = line_start(text, row[0].start)
-    while start > 1 and text[:start].endswith("\\\n"):
-        start = line_start(text, start - 1)
+    if edit.format == "dockerfile":
+        start = _before_command(text)
+    else:
+        flat = [token for row in lists for token in row]
+        meant = flat[find(flat, edit, lambda word: word == edit.anchor)]
+        row = next(row for row in lists if meant in row)
+        start = line_start(text, row[0].start)
+        while start > 1 and text[:start].endswith("\\\n"):
+            start = line_start(text, start - 1)
+    if start == len(text) and text and not text.endswith("\n"):
+        text, start = text + "\n", start + 1
     indent = text[start : start + len(text[start:]) - len(text[start:].lstrip(" \t"))]
     assigned = f"{edit.name}={shell.quote(edit.value or '')}"
     word = {"dockerfile": "ENV ", "systemd": "Environment="}.get(edit.format, "export ")
     if edit.format == "systemd" and shell.quote(edit.value or "") != edit.value:
         assigned = json.dumps(f"{edit.name}={edit.value}")
     return f"{text[:start]}{indent}{word}{assigned}\n{text[start:]}"
+
+
+def _before_command(text: str) -> int:
+    """Where an ENV goes in the last stage: before what is started, else at the end."""
+    stage = max(
+        (row.start() for row in re.finditer(r"^[ \t]*FROM\b", text, re.M | re.I)), default=0
+    )
+    found = re.search(r"^[ \t]*(?:CMD|ENTRYPOINT)\b", text[stage:], re.M | re.I)
+    return stage + found.start() if found else len(text)
