@@ -108,6 +108,8 @@ def make(folder: Path) -> dict[str, object]:
         "classes": merged([[[n, f] for n, f in table["classes"].items()] for table in tables]),
         "variables": merged([[[n, r] for n, r in table["variables"].items()] for table in tables]),
         "parser": merged([list(table["parser"]) for table in tables]),
+        "tool_parsers": merged([list(table["tool_parsers"]) for table in tables]),
+        "reasoning_parsers": merged([list(table["reasoning_parsers"]) for table in tables]),
     }
 
 

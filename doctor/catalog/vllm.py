@@ -1,7 +1,7 @@
 """Numbers of vLLM that changed from version to version.
 
-Source: vLLM's config/cache.py; the default went from 0.90 to 0.92 on main on 2026-04-21 (commit
-96a85c5750), after 0.20 was cut; 0.26 and 0.32 print 0.92.
+Source: vLLM's config/cache.py; the default went from 0.90 to 0.92 between 0.19.1 and 0.20.0 (source
+distributions; the real parser of 0.20.0 has 0.92).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 UTILISATION = 0.92
 UTILISATION_BEFORE = 0.90
-UTILISATION_SINCE = (0, 21)
+UTILISATION_SINCE = (0, 20)
 
 
 def default_utilisation(version: str | None) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 from .files import read_bytes
 from .vllm_classes import Ref
 from .vllm_fields import Fields, type_name
+from .vllm_parsers import parser_names
 from .vllm_source import FILE_LIMIT, UNKNOWN, Module, Source
 from .vllm_statements import PLAIN
 
@@ -98,6 +99,8 @@ def vllm_arguments(package: str) -> Json:
         "classes": reader.classes,
         "variables": variables(reader),
         "parser": reader.parser_marks(),
+        "tool_parsers": parser_names(reader.source, "tool"),
+        "reasoning_parsers": parser_names(reader.source, "reasoning"),
     }
 
 
@@ -181,7 +184,9 @@ class Reader(Fields):
         flag = row.get("action") in ("flag", "flag-no", "flag-false", "const", "help", "count")
         if not flag:
             kind = type_name(keywords["type"]) if keywords.get("type") is not None else "str"
-            row["type"] = kind
+            if kind.startswith("human") and not self._tera():
+                kind = kind.replace("human", "human-g", 1)
+            row["type"] = "lora" if named == "LoRAParserAction" else kind
         for key in ("nargs", "const", "choices", "suggested", "bounds"):
             value = plain(keywords.get(key))
             if value is not None and value != []:
@@ -200,6 +205,12 @@ class Reader(Fields):
         ):
             row["deprecated"] = True
         self.rows.append(row)
+
+    def _tera(self) -> bool:
+        """Whether human_readable_int() knows t and T (0.13 on)."""
+        self.source.module("utils.argparse_utils")
+        names = ("engine/arg_utils.py", "utils/argparse_utils.py")
+        return any(b"10**12" in self.source.files.get(name, b"") for name in names)
 
     def parser_marks(self) -> list[str]:
         """What the parser itself can do, off the text of FlexibleArgumentParser."""

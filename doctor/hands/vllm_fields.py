@@ -30,8 +30,8 @@ TYPES = {
 }
 """Functions that read a value, by their own names in vLLM; "?" allows "" and "None"."""
 
-LOWERED = ("s.lower().replace('-', '_')",)
-"""The body of the lambda that reads --moe-backend and its like."""
+LAMBDAS = (("lower", "s.lower().replace('-', '_')"), ("ids", "[int(device_id) if"))
+"""How the body of a lambda begins -> what it reads: --moe-backend, --device-ids."""
 
 
 class Fields(Interpreter):
@@ -82,7 +82,8 @@ class Fields(Interpreter):
             found["type"] = "float"
         elif "dict" in kinds:
             free = "str" in kinds or "other" in kinds
-            found["type"] = "json-or-str" if free else "json"
+            plain = "pairs" if self._says(b"nullable_kvs(val)") else "json"
+            found["type"] = "json-or-str" if free else plain
         else:
             found["type"] = "str"
         if optional:
@@ -236,8 +237,9 @@ def type_name(value: Any) -> str:
     if not isinstance(value, Ref):
         return "any"
     name = value.name
-    if value.kind == "lambda" and ast.unparse(value.node.body) in LOWERED:
-        return "lower"
+    if value.kind == "lambda":
+        body = ast.unparse(value.node.body)
+        return next((kind for kind, start in LAMBDAS if body.startswith(start)), "any")
     if value.kind == "class":
         return "str" if name.endswith("Enum") else "any"
     return TYPES.get(name, name if name in ("int", "float", "str", "bool") else "any")

@@ -18,8 +18,6 @@ CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
 FORBIDS_SINCE = (0, 15, 0, 0, 0)
 """Config classes refuse unknown keys (config/utils.py, extra="forbid")."""
 
-SOFT = ("deprecated", "duplicate")
-
 
 def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> EngineOptions:
     """What the engine will take its settings from."""
@@ -59,6 +57,7 @@ def _of_words(
         problems += _keys(option, table)
         if setting.row.get("deprecated"):
             problems.append(_deprecated(option, table))
+    problems += _parsers(given, table)
     for token in parsed.repeated:
         problems.append(
             OptionProblem(
@@ -71,6 +70,28 @@ def _of_words(
             )
         )
     return given, problems, list(parsed.gaps)
+
+
+def _parsers(given: dict[str, Option], table: Table) -> Iterator[OptionProblem]:
+    """--tool-call-parser and --reasoning-parser are checked when the server is built."""
+    plugins = {"tool_call_parser": "tool_parser_plugin"}
+    for name, known in table.parsers.items():
+        option = given.get(name)
+        plugin = plugins.get(name, f"{name}_plugin")
+        if option is None or not known or plugin in given or not isinstance(option.value, str):
+            continue
+        if not option.value or option.value in known:
+            continue
+        near = nearest(option.value, known)
+        shown = ", ".join(sorted(known))
+        yield OptionProblem(
+            kind="choice",
+            flag=option.flag,
+            text=option.text,
+            place=option.place,
+            message=f"{option.flag} {option.value} is none of {shown}",
+            successor=f"{option.flag} {near}" if near else None,
+        )
 
 
 def _option(setting: Setting) -> Option:
@@ -231,6 +252,7 @@ def _of_call(
         given[keyword.name] = option
         problems += _value(option, table.row(keyword.name))
         problems += _keys(option, table)
+    problems += _parsers(given, table)
     return given, problems, []
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from infer_doctor.frozen import frozen
 from infer_doctor.launch.model import Keyword, Unknown, Word
-from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table
+from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table, catalogue
 from infer_doctor.vllm_arguments.values import (
     BadValue,
     choice_problem,
@@ -30,6 +30,9 @@ from infer_doctor.vllm_arguments.words import (
     tokens_of,
     without_config,
 )
+
+VALUE_LIKE = re.compile(r"-?[\d.]+\w?|true|false|none|auto|[{\[].*", re.I | re.S)
+"""What no model is called."""
 
 NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 
@@ -98,14 +101,18 @@ def parse(words: Sequence[Word], config: Sequence[Keyword], table: Table, *, ser
     tokens = without_config(tokens)
     first = serve and tokens and not tokens[0].text.startswith("-")
     whole = [*tokens[:1], *keys, *tokens[1:]] if first else [*keys, *tokens]
-    ready, repeated = joined(rewritten(whole, table.marks), table.marks)
-    reader = _Reader(ready, table)
+    ready = joined(rewritten(whole, table.marks), table.marks)
+    bad += [
+        Bad(fault="missing-value", token=token, option=token.text, words="needs a value")
+        for token in ready.valueless
+    ]
+    reader = _Reader(ready.words, table)
     reader.read()
     return Parsed(
         settings=tuple(reader.settings),
         bad=(*bad, *reader.bad),
         model=reader.model,
-        repeated=tuple(repeated),
+        repeated=ready.repeated,
         gaps=tuple(reader.gaps),
     )
 
@@ -228,11 +235,22 @@ class _Reader:
         name, equals, value = token.text.partition("=")
         text = value if equals else None
         step = 1
-        if not equals and place + 1 < len(self.tokens) and self.kinds[place + 1] == "A":
+        if not equals and self._likely_value(name, place + 1):
             text = self.tokens[place + 1].text
             step = 2
         self.bad.append(Bad(fault="unknown-option", token=token, text=text, option=name))
         return place + step
+
+    def _likely_value(self, name: str, place: int) -> bool:
+        """Whether a word after an unknown option belongs to it rather than being the model."""
+        if place >= len(self.tokens) or self.kinds[place] != "A":
+            return False
+        row = catalogue().last_row(name)
+        if row is not None:
+            return row.get("action") not in TAKES_NOTHING
+        if self.model is not None or not self.takes_model:
+            return True
+        return VALUE_LIKE.fullmatch(self.tokens[place].text) is not None
 
     def _argument(self, token: Token, place: int) -> None:
         if self.takes_model and self.model is None:
@@ -323,7 +341,8 @@ class _Reader:
             words = range_problem(value, row)
             if words is not None:
                 self._refuse("range", token, one.text, words, row, option)
-            values.append(value)
+            if value is not None or str(row.get("type", "")) != "lora":
+                values.append(value)
         several = row.get("nargs") in ("+", "*") or isinstance(row.get("nargs"), int)
         if row.get("action") == "append":
             before = [s for s in self.settings if s.row is row]

@@ -37,6 +37,11 @@ class Table:
         self.classes: Mapping[str, Sequence[str]] = read["classes"]
         self.variables: Mapping[str, Row] = read["variables"]
         self.marks = frozenset(read["parser"])
+        self.parsers: Mapping[str, Sequence[str]] = {
+            "tool_call_parser": read["tool_parsers"],
+            "reasoning_parser": read["reasoning_parsers"],
+        }
+        """Option -> the names that the version registers itself; empty where they are not known."""
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -88,6 +93,8 @@ class Catalogue:
             "classes": dict(of("classes")),
             "variables": dict(of("variables")),
             "parser": of("parser"),
+            "tool_parsers": of("tool_parsers"),
+            "reasoning_parsers": of("reasoning_parsers"),
         }
         return Table(version, read)
 

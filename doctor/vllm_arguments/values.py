@@ -17,10 +17,12 @@ HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
+HUMAN_WORDS = "a whole number, or one with k, m, g (thousand ...) or K, M, G (1024 ...)"
 WORDS = {
     "int": "a whole number",
     "float": "a number",
-    "human": "a whole number, or one with k, m, g (thousand ...) or K, M, G (1024 ...)",
+    "human": HUMAN_WORDS,
+    "human-g": HUMAN_WORDS,
     "human-or-auto": "a whole number, one with k or K, or auto",
     "json": "a JSON object",
     "json-or-str": "a JSON object or a word",
@@ -67,6 +69,13 @@ def human(text: str) -> int:
     return int(number) * BINARY[unit]
 
 
+def human_to_g(text: str) -> int:
+    """The same without t and T, as 0.12 and older read it."""
+    if text.strip()[-1:] in ("t", "T"):
+        raise ValueError(text)
+    return human(text)
+
+
 def human_or_auto(text: str) -> int:
     """The same, and auto or -1 for -1."""
     return -1 if text.strip().lower() in ("-1", "auto") else human(text)
@@ -100,6 +109,28 @@ def read_object(text: str) -> Any:
     return value
 
 
+def device_ids(text: str) -> list[int | str]:
+    """0,1 or UUIDs."""
+    parts = (part.strip() for part in text.split(","))
+    return [int(part) if part.isdigit() else part for part in parts]
+
+
+def lora_module(text: str) -> Any:
+    """NAME=PATH, or JSON with name and path, as LoRAParserAction takes them."""
+    if text in ("", "None"):
+        return None
+    if "=" in text and "," not in text:
+        name, _, path = text.partition("=")
+        if "=" in path:
+            raise BadValue("is no NAME=PATH")
+        return {"name": name, "path": path}
+    value = read_json(text)
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, dict) and {"name", "path"} <= one.keys() for one in found):
+        raise BadValue("names no adapter: NAME=PATH or JSON with name and path")
+    return value
+
+
 def object_or_word(text: str) -> Any:
     """JSON when it is in braces, else the word itself."""
     return read_json(text) if re.match(r"(?s)^\s*{.*}\s*$", text) else text
@@ -123,11 +154,15 @@ READERS: Mapping[str, Callable[[str], Any]] = {
     "any": str,
     "float": float,
     "human": human,
+    "human-g": human_to_g,
+    "human-g-or-auto": human_or_auto,
     "human-or-auto": human_or_auto,
+    "ids": device_ids,
     "int": int,
     "json": read_json,
     "lower": lambda text: text.lower().replace("-", "_"),
     "json-or-str": object_or_word,
+    "lora": lora_module,
     "object": read_object,
     "pairs": pairs,
 }

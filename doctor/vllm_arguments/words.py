@@ -126,10 +126,22 @@ def _with(token: Token, text: str) -> Token:
     return replace(token, text=text, unknown=None if known else token.unknown)
 
 
-def joined(tokens: Sequence[Token], marks: frozenset[str]) -> tuple[list[Token], list[Token]]:
-    """Nested keys (`--cfg.a.b v`, `--cfg.list+ x`) become one JSON value; (words, repeated keys)."""
+@frozen
+class Joined:
+    """Words after nested keys were put together."""
+
+    words: tuple[Token, ...]
+    repeated: tuple[Token, ...] = ()
+    """Nested keys that overwrite another."""
+    valueless: tuple[Token, ...] = ()
+    """A nested key that is the last word."""
+
+
+def joined(tokens: Sequence[Token], marks: frozenset[str]) -> Joined:
+    """Nested keys (`--cfg.a.b v`, `--cfg.list+ x`) become one JSON value at the end."""
     if "dotted" not in marks:
-        return list(tokens), []
+        return Joined(words=tuple(tokens))
+    valueless: list[Token] = []
     left: list[Token] = []
     nested: dict[str, dict[str, Any]] = {}
     first: dict[str, Token] = {}
@@ -146,7 +158,7 @@ def joined(tokens: Sequence[Token], marks: frozenset[str]) -> tuple[list[Token],
         if not equals:
             following = next(waiting, None)
             if following is None:
-                left.append(token)
+                valueless.append(token)
                 continue
             source, text = following, following.text
         if name.endswith("+") and "dotted-lists" in marks:
@@ -164,7 +176,7 @@ def joined(tokens: Sequence[Token], marks: frozenset[str]) -> tuple[list[Token],
         token = first[key]
         left.append(replace(token, text=key, unknown=None))
         left.append(replace(token, text=json.dumps(value), unknown=unknown.get(key)))
-    return left, repeated
+    return Joined(words=tuple(left), repeated=tuple(repeated), valueless=tuple(valueless))
 
 
 def nested_value(text: str, marks: frozenset[str]) -> Any:

@@ -1,0 +1,66 @@
+"""Whether the arguments of the launch go together, by the engine's own rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from infer_doctor.catalog.vllm_rules import RULES, Rule
+from infer_doctor.checks.launch_arguments import known_values, sureness
+from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.fixes.models import drop_option
+from infer_doctor.launch.judge import evidence, require_vllm
+from infer_doctor.launch.model import Launch
+from infer_doctor.model import Finding
+from infer_doctor.registry import check
+from infer_doctor.vllm_arguments.table import ordered
+
+CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
+
+OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
+
+
+@check("launch-argument-conflict", severity="error", category="launch_argument", since="0.2")
+def argument_conflict(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
+    """Two arguments of the launch exclude each other, or one makes the other idle.
+
+    ## Why it matters
+    The engine checks most of this after it has read the model's configuration, some of it after the
+    weights are loaded; where it merely ignores one of them, nothing is said at all.
+
+    ## How it decides
+    A table of the engine's own rules with the releases that have them (catalog/vllm_rules.py, 30
+    rules). Only what the launch gives is judged, never a default, and a value that the launch does
+    not tell is left out. Refusals are errors; what is ignored is a warning or info.
+
+    ## Fix safety
+    Safe: it changes how the next start is called.
+    """
+    require_vllm(options)
+    values = known_values(options)
+    unknown = options.given.keys() - values.keys()
+    for rule in RULES:
+        if not _in_force(rule, options.version) or unknown.intersection(rule.options):
+            continue
+        words = rule.test(values)
+        if words is None:
+            continue
+        given = [name for name in rule.options if name in options.given]
+        written = f"{words}: vLLM {options.version or ''} {rule.effect}".replace("  ", " ")
+        if options.entry in CALLS:
+            written = OPTION.sub(lambda found: found[1].replace("-", "_"), written)
+        yield Finding(
+            about=rule.name,
+            message=written,
+            severity=rule.severity,
+            confidence=sureness(options),
+            evidence=evidence(options, *given),
+            fixes=(drop_option(launch, options, given[0]),) if rule.cure == "drop" else (),
+        )
+
+
+def _in_force(rule: Rule, version: str | None) -> bool:
+    if version is None:
+        return rule.until is None
+    here = ordered(version)
+    return ordered(rule.since) <= here and (rule.until is None or here <= ordered(rule.until))
