@@ -173,7 +173,7 @@ def graphs_too_large(
 
     ## Why it matters
     Some versions and runners take the graphs from outside the budget (vLLM 0.26 with its V2 runner,
-    all before 0.21): the KV cache is then allocated, and the capture of graphs ends the start with
+    all before 0.20): the KV cache is then allocated, and the capture of graphs ends the start with
     "CUDA out of memory" minutes later.
 
     ## How it decides

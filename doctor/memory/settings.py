@@ -21,8 +21,9 @@ NEWEST: Version = (0, 33)
 OLDEST: Version = (0, 11)
 """Before it the budget also held the CUDA context, NCCL and other processes (vLLM PR 25359)."""
 
-UTILISATION_CHANGED: Version = (0, 21)
-"""0.90 before, 0.92 from here, with the estimate of graph memory (vLLM commit 96a85c5750)."""
+UTILISATION_CHANGED: Version = (0, 20)
+"""0.90 before, 0.92 from here, with the estimate of graph memory (config/cache.py and envs.py of the
+releases 0.19.1 and 0.20.0)."""
 
 BIG_GPU = 70 * GIB
 HUGE_GPU = 160 * GIB
