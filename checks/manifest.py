@@ -134,7 +134,7 @@ def gpu_count(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     few = gpus < ranks
     yield Finding(
         about=launch.name,
-        message=f"{container.name} asks for {plural(gpus, 'GPU')}; {sizes} use {ranks}"
+        message=f"{container.name} asks for {plural(gpus, 'GPU')}; {sizes} {ranks}"
         + (f" in each of {pods} pods" if pods > 1 else ""),
         severity="error" if few else "warning",
         evidence=(
@@ -165,7 +165,9 @@ def _sizes(options: EngineOptions, pods: int) -> str:
         for name, word in names.items()
         if name in options.given
     ]
-    return " and ".join(said) or "the default parallel sizes"
+    if not said:
+        return "the default parallel sizes need"
+    return " and ".join(said) + (" needs" if len(said) == 1 else " need")
 
 
 @check("manifest-shm-small", severity="warning", category="nccl_shm", since="0.2")

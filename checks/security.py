@@ -33,6 +33,7 @@ KEY_VARIABLE = "VLLM_API_KEY"
 ROOT_USERS = ("0", "root", "0:0", "root:root")
 SOCKETS = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
 MASK = "<token>"
+SAID = {"privileged": "privileged", "network": "the host's network; user root or not set"}
 
 
 @check("security-api-open", severity="warning", category="security", since="0.2")
@@ -235,7 +236,7 @@ def host_shared(launch: Launch) -> Iterator[Finding]:
             about=f"{launch.name} {about}",
             message=f"{container.name} {message}",
             confidence="likely" if about == "network" and container.user is None else "certain",
-            evidence=(written(launch, place, about),),
+            evidence=(written(launch, place, SAID.get(about, f"mounted: {about}")),),
             fixes=(fix,),
         )
 

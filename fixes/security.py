@@ -57,7 +57,7 @@ def take_key_out(launch: Launch, name: str, place: Place) -> Fix:
     variable = name if name.isupper() else "VLLM_API_KEY"
     steps = {
         "kubernetes": f"in {_at(place)}: env: [{{name: {variable}, valueFrom: {{secretKeyRef: "
-        "{name: engine-keys, key: key}}}}]",
+        "{name: engine-keys, key: key}}}]",
         "compose": f"in {_at(place)}: environment: [{variable}], with the value in an .env file "
         "that is not committed, or in `secrets`",
         "docker-run": f"in {_at(place)}: -e {variable} (no value: it comes from the shell)",

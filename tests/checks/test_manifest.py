@@ -194,7 +194,7 @@ spec:
 def test_a_group_divides_the_ranks() -> None:
     assert examine(gpu_count, *group(2, 8)).outcome == "passed"
     assert only(gpu_count, group(2, 4)).message == (
-        "leader asks for 4 GPUs; tensor parallel size 8 and pipeline parallel size 2 use 8 in each "
+        "leader asks for 4 GPUs; tensor parallel size 8 and pipeline parallel size 2 need 8 in each "
         "of 2 pods"
     )
     assert examine(gpu_count, *group(3, 8)).outcome == "blocked"
@@ -202,7 +202,7 @@ def test_a_group_divides_the_ranks() -> None:
 
 def test_gpu_count_names_its_lines() -> None:
     finding = only(gpu_count, pod(resources="limits: {nvidia.com/gpu: 1}"))
-    assert finding.message == "engine asks for 1 GPU; tensor parallel size 2 use 2"
+    assert finding.message == "engine asks for 1 GPU; tensor parallel size 2 needs 2"
     assert [(row.source, row.line) for row in finding.evidence] == [
         ("deploy.yaml", 12),
         ("deploy.yaml", 11),
