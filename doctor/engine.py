@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,8 @@ class Subject:
     """One host, its engine environment and at most one launch, with the facts found so far.
 
     `given` are facts that did not come from the host: the launch, what a foreign file holds.
-    `host` is None when there is no machine to ask; `unasked` then says why.
+    `host` is None when there is no machine to ask; `unasked` then says why. `absent` are facts that
+    are only ever given, by name, with the reason why there is nothing to judge without them.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Subject:
         deep: bool = False,
         unasked: str = "not in this file",
         replayed: bool = False,
+        absent: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -44,6 +46,7 @@ class Subject:
         self._deep = deep
         self._unasked = unasked
         self.replayed = replayed
+        self._absent = absent or {}
         self._known: dict[type, object] = {type(fact): fact for fact in given}
 
     @property
@@ -69,6 +72,8 @@ class Subject:
             return Missing(fact=fact.__name__, reason=reason, kind=kind)
 
         probe = self._probes.get(fact)
+        if probe is None and fact.__name__ in self._absent:
+            return missing(self._absent[fact.__name__], "absent")
         if probe is None:
             return missing(self._unasked)
         if probe.deep and not self._deep:
@@ -118,6 +123,24 @@ class Subject:
             seen.add(fact)
             waiting += [need.fact for need in probe.needs]
         return slow
+
+    def depends(self, needs: Iterable[Need], kinds: Collection[type]) -> bool:
+        """Whether one of these facts is needed to make what is required; with a host, to ask, it is
+        enough that it is taken into account."""
+        waiting = list(needs)
+        if self.host is not None and any(need.fact in kinds for need in waiting):
+            return True
+        seen: set[type] = set()
+        while waiting:
+            need = waiting.pop()
+            if need.optional or need.fact in seen:
+                continue
+            if need.fact in kinds:
+                return True
+            seen.add(need.fact)
+            probe = self._probes.get(need.fact)
+            waiting += probe.needs if probe else ()
+        return False
 
     def needs(self, needs: Iterable[Need]) -> tuple[dict[str, object], list[Missing]]:
         """The arguments for a check, and the required facts that are missing."""

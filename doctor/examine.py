@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from infer_doctor.engine import Subject, run
+from infer_doctor.facts.driver import Driver
+from infer_doctor.facts.engine_options import EngineQuestion
 from infer_doctor.facts.environment import Question
+from infer_doctor.facts.gpu import Gpus
+from infer_doctor.facts.hub_access import Online
 from infer_doctor.facts.interpreter import read as read_interpreter
 from infer_doctor.facts.locate import NotAnInterpreter, locate
-from infer_doctor.host import Capture, Unavailable
-from infer_doctor.launch.command import read as read_command
+from infer_doctor.host import Capture, Host, Unavailable
+from infer_doctor.launch.command import all_of as launches_of
 from infer_doctor.launch.model import Launch
 from infer_doctor.live import LiveHost
 from infer_doctor.model import CheckResult, Missing, Redaction
@@ -17,11 +21,23 @@ from infer_doctor.redact import Redactor
 from infer_doctor.registry import Check, Registry
 from infer_doctor.snapshot import BadSnapshot, Snapshot
 from infer_doctor.snapshot import read as read_snapshot
-from infer_doctor.targets import NoTarget, facts_of, is_snapshot, read_text
+from infer_doctor.targets import Found, NoTarget, beside, read_text
 
 __all__ = ["Examination", "NoTarget"]
 
 NO_LAUNCH = "no launch was given"
+ONLY_GIVEN = {
+    "ClientCode": "no Python code was given",
+    "EngineLog": "no log was given",
+    "ColdStart": "no log was given",
+    "Serving": "no log was given",
+}
+"""Facts that no probe makes: what their absence means where none is given."""
+
+ELSEWHERE = "the machine that will run this launch is not known"
+
+OF_THE_HOST = (Gpus, Driver)
+"""What a container sees as its host has it; all else is the image's or the container's own."""
 
 
 class Examination:
@@ -32,9 +48,12 @@ class Examination:
         subjects: Sequence[Subject],
         *,
         replayed: Sequence[Snapshot] = (),
+        about: Mapping[str, Collection[type]] | None = None,
     ) -> None:
         self.subjects = subjects
         self._replayed = replayed
+        self._about = about or {}
+        """By subject: only checks that need one of these facts are run."""
         self._redactor: Redactor | None = None
 
     @classmethod
@@ -42,43 +61,54 @@ class Examination:
         cls,
         registry: Registry,
         *,
-        targets: Sequence[str] = (),
+        targets: Sequence[Found] = (),
         snapshot: str | None = None,
         command: Sequence[str] = (),
         python: str | None = None,
         deep: bool = False,
         host: LiveHost | None = None,
+        engine: EngineQuestion | None = None,
+        online: bool = False,
     ) -> Examination:
         """What the command line names, `host` for this machine; raises NoTarget or BadSnapshot."""
-        launch = read_command(command) if command else None
-        if targets and snapshot is not None:
-            raise NoTarget("give either --snapshot or targets, not both")
+        parts = _Parts(registry, python, deep, host, engine, online)
+        given = launches_of(command, beside(".")) if command else []
+        machines = [found for found in targets if found.machine]
         if snapshot is not None:
-            targets = [snapshot]
-        if targets:
-            replayed: list[Snapshot] = []
-            subjects = []
-            for target in dict.fromkeys(targets):
-                if snapshot is None and not is_snapshot(target):
-                    subjects.append(_foreign(registry, target, launch))
-                    continue
-                replayed.append(load_snapshot(target))
-                name = "host" if len(targets) == 1 else target
-                subjects.append(_replay(registry, name, replayed[-1], python, launch, deep))
-            return cls(subjects, replayed=replayed)
-        if host is None:
-            raise NoTarget("there is nothing to examine")
-        question = Question(python=python)
-        if python is not None:
-            _require_interpreter(host, question)
-        subject = Subject("host", registry, host=host, given=[question], deep=deep)
-        _give(subject, launch)
-        return cls([subject])
+            if machines:
+                raise NoTarget(f"give either --snapshot or {machines[0].target}, not both")
+            machines = [Found(target=snapshot, snapshot=read_text(snapshot))]
+        launches = [(found, row) for found in targets for row in found.launches]
+        for found in machines:
+            parts.machine(found, "host" if len(machines) == 1 else found.target)
+        if machines and (python or deep) and all(found.facts is not None for found in machines):
+            option = "--python" if python else "--deep"
+            raise NoTarget(f"{option} asks a machine; {machines[0].target} is only a file of one")
+        if not machines and (given or not targets):
+            parts.live()
+        parts.command(given)
+        for found, row in launches:
+            parts.launch(found, row, alone=len(machines) <= 1)
+        for found in targets:
+            if found.code is not None:
+                parts.code(found)
+        if not parts.live_used and not machines and (python or deep):
+            option = "--python" if python else "--deep"
+            raise NoTarget(f"{option} asks this machine; {targets[0].target} is for another one")
+        return cls(parts.subjects, replayed=parts.replayed, about=parts.about)
 
-    def run(self, checks: Iterable[Check]) -> list[CheckResult]:
-        """The results of all subjects, subject by subject."""
+    def run(self, checks: Iterable[Check], *, named: bool = False) -> list[CheckResult]:
+        """The results of all subjects, subject by subject.
+
+        `named`: these checks were asked for by name, so they run where they have nothing to judge.
+        """
         wanted = list(checks)
-        return [result for subject in self.subjects for result in run(wanted, subject)]
+        results: list[CheckResult] = []
+        for subject in self.subjects:
+            kinds = self._about.get(subject.name)
+            some = [c for c in wanted if named or kinds is None or subject.depends(c.needs, kinds)]
+            results += run(some, subject)
+        return results
 
     @property
     def captures(self) -> list[Capture]:
@@ -104,6 +134,134 @@ class Examination:
         return tuple(Redaction(kind=kind, count=count) for kind, count in counts.items())
 
 
+class _Parts:
+    """The subjects while they are put together."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        python: str | None,
+        deep: bool,
+        host: LiveHost | None,
+        engine: EngineQuestion | None = None,
+        online: bool = False,
+    ) -> None:
+        self.subjects: list[Subject] = []
+        self.replayed: list[Snapshot] = []
+        self.about: dict[str, Collection[type]] = {}
+        self.live_used = False
+        self._registry = registry
+        self._python = python
+        self._deep = deep
+        self._host = host
+        self._engine = engine
+        self._online = online
+        self._machines: list[Subject] = []
+        self._free = False
+        """Whether the machine that stands first has no launch yet."""
+
+    def machine(self, found: Found, name: str) -> None:
+        """A snapshot, or a file of a machine as a subject that holds only its facts."""
+        if found.snapshot is not None:
+            replayed = _snapshot(found.snapshot, found.target)
+            self.replayed.append(replayed)
+            subject = self._on(name, replayed.host, replayed.python)
+        else:
+            subject = Subject(found.target, self._registry, host=None, absent=ONLY_GIVEN)
+            for kind, fact in (found.facts or {}).items():
+                subject.give(kind, fact)
+        self._add(subject)
+        self._machines.append(subject)
+        self._free = True
+
+    def live(self) -> None:
+        """This machine."""
+        if self._host is None:
+            raise NoTarget("there is nothing to examine")
+        if self._python is not None and not self.live_used:
+            _require_interpreter(self._host, Question(python=self._python))
+        self._add(self._on("host", self._host, None))
+        self._machines.append(self.subjects[-1])
+        self.live_used = self._free = True
+
+    def command(self, given: Sequence[Launch]) -> None:
+        """What stands after `--`: it runs on each machine that is examined."""
+        for machine in list(self._machines):
+            for index, row in enumerate(given):
+                if row.machine == "another":
+                    self._contained(row, machine)
+                elif index == 0:
+                    machine.give(Launch, row)
+                    self._free = False
+                else:
+                    self._beside(row, machine)
+
+    def launch(self, found: Found, row: Launch, *, alone: bool) -> None:
+        """A launch of a file: on the machine that is given, else here, else on an unknown one."""
+        machine = self._machines[0] if self._machines and alone else None
+        if row.machine == "another":
+            self._contained(row, machine)
+        elif machine is None and self._host is not None:
+            if self._python is not None and not self.live_used:
+                _require_interpreter(self._host, Question(python=self._python))
+            subject = self._on(row.name, self._host, None)
+            self._add(subject)
+            subject.give(Launch, row)
+            self._machines.append(subject)
+            self.live_used = True
+        elif machine is not None:
+            self._beside(row, machine)
+        else:
+            self._contained(row, None)
+
+    def code(self, found: Found) -> None:
+        """What Python code does, without a machine."""
+        from infer_doctor.facts.client_code import ClientCode
+
+        subject = Subject(f"{found.target}: code", self._registry, host=None, absent=ONLY_GIVEN)
+        self._add(subject, (ClientCode,))
+        subject.give(ClientCode, found.code)
+
+    def _on(self, name: str, host: Host, python: str | None) -> Subject:
+        return Subject(
+            name,
+            self._registry,
+            host=host,
+            given=[Question(python=self._python or python)],
+            deep=self._deep,
+            absent=ONLY_GIVEN,
+            replayed=not isinstance(host, LiveHost),
+        )
+
+    def _add(self, subject: Subject, about: Collection[type] | None = None) -> None:
+        subject.give(Launch, Missing(fact="Launch", reason=NO_LAUNCH, kind="absent"))
+        if self._engine is not None:
+            subject.give(EngineQuestion, self._engine)
+        if self._online:
+            subject.give(Online, Online())
+        self.subjects.append(subject)
+        if about is not None:
+            self.about[subject.name] = about
+
+    def _beside(self, row: Launch, machine: Subject) -> None:
+        """A further launch on a machine whose own checks have run: only what a launch decides."""
+        if machine.host is None:
+            self._contained(row, machine)
+            return
+        subject = self._on(row.name, machine.host, None)
+        self._add(subject, (Launch,))
+        subject.give(Launch, row)
+
+    def _contained(self, row: Launch, machine: Subject | None) -> None:
+        """A launch whose environment is not that of a machine here: at most the GPUs are."""
+        subject = Subject(row.name, self._registry, host=None, unasked=ELSEWHERE, absent=ONLY_GIVEN)
+        self._add(subject, (Launch,))
+        subject.give(Launch, row)
+        if machine is not None:
+            for kind in OF_THE_HOST:
+                subject.give(kind, machine.get(kind))
+
+
 def _require_interpreter(host: LiveHost, question: Question) -> None:
     """Raise NoTarget when `--python` names nothing that can be examined.
 
@@ -120,40 +278,11 @@ def _require_interpreter(host: LiveHost, question: Question) -> None:
 
 def load_snapshot(path: str) -> Snapshot:
     """Read a snapshot file; raises NoTarget or BadSnapshot."""
-    text = read_text(path)
+    return _snapshot(read_text(path), path)
+
+
+def _snapshot(text: str, path: str) -> Snapshot:
     try:
         return read_snapshot(text)
     except BadSnapshot as error:
         raise BadSnapshot(f"{path}: {error}") from None
-
-
-def _replay(
-    registry: Registry,
-    name: str,
-    replayed: Snapshot,
-    python: str | None,
-    launch: Launch | None,
-    deep: bool,
-) -> Subject:
-    """The machine of a snapshot as a subject."""
-    question = Question(python=python or replayed.python)
-    subject = Subject(
-        name, registry, host=replayed.host, given=[question], deep=deep, replayed=True
-    )
-    _give(subject, launch)
-    return subject
-
-
-def _give(subject: Subject, launch: Launch | None) -> None:
-    """The launch as a fact, or the proof that there is none to judge."""
-    none = Missing(fact="Launch", reason=NO_LAUNCH, kind="absent")
-    subject.give(Launch, none if launch is None else launch)
-
-
-def _foreign(registry: Registry, target: str, launch: Launch | None) -> Subject:
-    """A file as a subject: only the facts it holds."""
-    subject = Subject(target, registry, host=None, unasked="not in this file")
-    _give(subject, launch)
-    for kind, fact in facts_of(target).items():
-        subject.give(kind, fact)
-    return subject

@@ -13,6 +13,7 @@ from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.machine import Identity, OperatingSystem
 from infer_doctor.facts.torch import TorchBuild
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import (
     CheckResult,
     Counts,
@@ -192,10 +193,11 @@ def _target(subjects: Sequence[Subject], launch: Sequence[str] | None) -> Target
     if torch := known(TorchBuild):
         host["torch"] = torch.version
     engine = known(EngineFact)
+    words = launch or (of_file.command if (of_file := known(Launch)) else ())
     return Target(
         host=host,
         engine=Engine(name=engine.name, version=engine.version) if engine else None,
-        launch=tuple(launch) if launch else None,
+        launch=tuple(words) or None,
     )
 
 

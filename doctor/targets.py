@@ -7,12 +7,17 @@ import os
 import re
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from infer_doctor.frozen import frozen
 from infer_doctor.host import Unavailable
+from infer_doctor.launch.command import read as read_command
+from infer_doctor.launch.model import Launch, Place
 from infer_doctor.live import require_answer
 
 if TYPE_CHECKING:
+    from infer_doctor.facts.client_code import ClientCode
     from infer_doctor.foreign.text import Facts
 
 FILE_LIMIT = 64 << 20
@@ -20,6 +25,27 @@ FILE_LIMIT = 64 << 20
 
 OUTPUT_LIMIT = 4 << 20
 """Characters; `nvidia-smi -q -x` of a GPU with many clocks has 122,000, so 16 GPUs 2 million."""
+
+BESIDE_LIMIT = 4 << 20
+"""Bytes of a file that a launch names: an .env file, a configuration."""
+
+STANDARD_INPUT = "-"
+
+PIPE_S = 20.0
+"""Seconds that a writer into a pipe may be silent, as long as a whole report may take."""
+
+MODEL_FILE = re.compile(r"config\.json|params\.json|.+\.safetensors|.+\.gguf|adapter_config\.json")
+ENGINE_FILE = re.compile(r"rank\d+\.engine")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+FILE_NAME = re.compile(
+    r"\.(?:ya?ml|json|sh|py|txt|log|service|env|toml|cfg|conf|md|xml|zip|gz)$", re.I
+)
+
+UNKNOWN = (
+    "is no file that infer-doctor knows (vllm collect-env, torch collect_env, nvidia-smi, "
+    "nvidia-smi -q, nvidia-smi -q -x, a snapshot; of launches a shell script, a Dockerfile, a systemd "
+    "unit, Python, and YAML of Docker Compose, Kubernetes, Helm values or vLLM's --config)"
+)
 
 SMI_FAILURE = re.compile(
     r"NVIDIA-SMI has failed because[^\n]{0,80}|Failed to initialize NVML: [^\n]{1,80}"
@@ -33,29 +59,13 @@ class NoTarget(Exception):
 
 
 def read_text(path: str) -> str:
-    """The text of a file of at most FILE_LIMIT; raises NoTarget with one clear sentence."""
-    try:
-        require_answer(path)
-    except Unavailable as error:
-        raise NoTarget(error.reason) from None
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        raise NoTarget(f"{path}: {error.strerror}") from None
-    try:
-        found = os.fstat(descriptor)
-        if stat.S_ISDIR(found.st_mode):
-            raise NoTarget(f"{path}: is a folder; this version examines files")
-        if not stat.S_ISREG(found.st_mode):
-            raise NoTarget(f"{path}: is no regular file")
-        if found.st_size > FILE_LIMIT:
-            raise NoTarget(f"{path}: {found.st_size:,} bytes are too many (at most {FILE_LIMIT:,})")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(FILE_LIMIT + 1) or b""
-    except OSError as error:
-        raise NoTarget(f"{path}: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
+    """The text of a file, a pipe or (`-`) standard input, of at most FILE_LIMIT.
+
+    Raises NoTarget with one clear sentence.
+    """
+    data = _standard_input() if path == STANDARD_INPUT else _file(path)
+    if len(data) > FILE_LIMIT:
+        raise NoTarget(f"{path}: more than {FILE_LIMIT:,} bytes are too many")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # PowerShell's ">"
         text = data.decode("utf-16", "replace")
     else:
@@ -67,9 +77,167 @@ def read_text(path: str) -> str:
     return text
 
 
-def is_snapshot(path: str) -> bool:
-    """Whether the file is JSON: of the files that are known, only snapshots are."""
-    return read_text(path).lstrip("\ufeff \t\r\n").startswith("{")
+def _file(path: str) -> bytes:
+    try:
+        require_answer(path)
+    except Unavailable as error:
+        raise NoTarget(error.reason) from None
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise NoTarget(f"{path}: {error.strerror}") from None
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise NoTarget(f"{path}: is a folder")
+        if stat.S_ISFIFO(found.st_mode):
+            return _pipe(descriptor, path)
+        if not stat.S_ISREG(found.st_mode):
+            raise NoTarget(f"{path}: is no regular file")
+        if found.st_size > FILE_LIMIT:
+            raise NoTarget(f"{path}: {found.st_size:,} bytes are too many (at most {FILE_LIMIT:,})")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(FILE_LIMIT + 1) or b""
+    except OSError as error:
+        raise NoTarget(f"{path}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _standard_input() -> bytes:
+    if os.isatty(0):
+        raise NoTarget("-: standard input is a terminal; give a file or a pipe")
+    try:
+        return _pipe(0, STANDARD_INPUT)
+    except OSError as error:
+        raise NoTarget(f"-: {error.strerror}") from None
+
+
+def _pipe(descriptor: int, path: str) -> bytes:
+    """Everything that is written into a pipe; a writer who is silent too long is not waited for."""
+    import select
+
+    parts: list[bytes] = []
+    size = 0
+    waits = path == STANDARD_INPUT
+    while size <= FILE_LIMIT:
+        if waits and not select.select([descriptor], [], [], PIPE_S)[0]:
+            raise NoTarget(f"{path}: nothing came within {PIPE_S:g} s")
+        waits = path == STANDARD_INPUT
+        try:
+            part = os.read(descriptor, 1 << 20)
+        except BlockingIOError:
+            waits = True
+            continue
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    if not parts and path != STANDARD_INPUT:
+        raise NoTarget(f"{path}: is a pipe that nobody writes into")
+    return b"".join(parts)
+
+
+@frozen
+class Found:
+    """What a target is: the text of a snapshot, facts of a machine, or launches and Python code."""
+
+    target: str
+    snapshot: str | None = None
+    facts: Facts | None = None
+    launches: tuple[Launch, ...] = ()
+    code: ClientCode | None = None
+
+    @property
+    def machine(self) -> bool:
+        """Whether it tells of a machine."""
+        return self.snapshot is not None or self.facts is not None
+
+
+def look(target: str) -> Found:
+    """What a target is; raises NoTarget."""
+    if target != STANDARD_INPUT:
+        if (words := _model(target)) is not None:
+            launch = replace(read_command(words, place=Place(file=target)), name=target)
+            return Found(target=target, launches=(launch,))
+        if os.path.isdir(target):
+            raise NoTarget(
+                f"{target}: is a folder without a model (config.json, *.safetensors, *.gguf) or "
+                "TensorRT-LLM engine (rank0.engine)"
+            )
+    text = read_text(target)
+    if _is_snapshot(text) and not target.endswith(".ipynb"):
+        return Found(target=target, snapshot=text)
+    from infer_doctor.foreign.text import Unreadable, clean
+
+    source = "standard input" if target == STANDARD_INPUT else os.path.basename(target)
+    try:
+        return Found(target=target, facts=facts_in(clean(text), source))
+    except Unreadable as error:
+        if error.known:
+            raise NoTarget(f"{target}: {error}") from None
+    return _launched(target, text.lstrip("\ufeff"))
+
+
+def _launched(target: str, text: str) -> Found:
+    from infer_doctor.launch.document import Broken
+    from infer_doctor.launch.recognise import NoLaunch, launches
+    from infer_doctor.launch.secrets import masked
+
+    file = "standard input" if target == STANDARD_INPUT else target
+    try:
+        found = launches(text, file, beside(target))
+    except Broken as error:
+        raise NoTarget(str(error)) from None
+    except NoLaunch as error:
+        raise NoTarget(f"{target}: {error}") from None
+    if found is None:
+        raise NoTarget(f"{target}: {UNKNOWN}")
+    rows, code = found
+    return Found(target=target, launches=tuple(masked(row) for row in rows), code=code)
+
+
+def beside(target: str) -> Callable[[str], str]:
+    """A reader of files that a target names, relative to its folder; at most BESIDE_LIMIT."""
+    folder = "." if target == STANDARD_INPUT else os.path.dirname(target) or "."
+
+    def read(path: str) -> str:
+        place = os.path.join(folder, os.path.expanduser(path))
+        try:
+            if os.path.getsize(place) > BESIDE_LIMIT:
+                raise Unavailable(f"{path}: is larger than {BESIDE_LIMIT:,} bytes")
+            return read_text(place)
+        except OSError as error:
+            raise Unavailable(f"{path}: {error.strerror}") from None
+        except NoTarget as error:
+            raise Unavailable(str(error)) from None
+
+    return read
+
+
+def _model(target: str) -> list[str] | None:
+    """The command that serves a target which is a model or engine folder, or the id of a model."""
+    if os.path.isdir(target):
+        try:
+            names = os.listdir(target)
+        except OSError as error:
+            raise NoTarget(f"{target}: {error.strerror}") from None
+        if any(ENGINE_FILE.fullmatch(name) for name in names):
+            return ["trtllm-serve", target]
+        if any(MODEL_FILE.fullmatch(name) for name in names):
+            return ["vllm", "serve", target]
+        return None
+    if HUB_ID.fullmatch(target) and not os.path.lexists(target):
+        folder = target.partition("/")[0]
+        if not os.path.isdir(folder) and not FILE_NAME.search(target):
+            return ["vllm", "serve", target]
+    return None
+
+
+def _is_snapshot(text: str) -> bool:
+    """JSON that is no manifest: of the files that are known, snapshots and manifests are JSON."""
+    head = text.lstrip("\ufeff \t\r\n")
+    return head.startswith("{") and not ('"apiVersion"' in head and '"kind"' in head)
 
 
 def facts_of(path: str) -> Facts:
@@ -86,6 +254,8 @@ def facts_in(text: str, source: str) -> Facts:
     """The facts that a text holds; raises Unreadable with words that complete "FILE: ..."."""
     from infer_doctor.foreign.text import Unreadable
 
+    if len(text) > OUTPUT_LIMIT and not any(recognise(text) for recognise, _ in _readers()):
+        raise Unreadable(UNKNOWN, known=False)
     if len(text) > OUTPUT_LIMIT:
         raise Unreadable(
             f"{len(text):,} characters are too many for an output of nvidia-smi or collect_env "
@@ -99,10 +269,7 @@ def facts_in(text: str, source: str) -> Facts:
             f"nvidia-smi failed there ({failure[0].strip()}); "
             "`infer-doctor check` on that machine says why"
         )
-    raise Unreadable(
-        "is no file that infer-doctor knows (vllm collect-env, torch collect_env, nvidia-smi, "
-        "nvidia-smi -q, nvidia-smi -q -x, a snapshot)"
-    )
+    raise Unreadable(UNKNOWN, known=False)
 
 
 def _readers() -> Sequence[tuple[Callable[[str], bool], Callable[[str, str], Facts]]]:

@@ -49,16 +49,21 @@ def check(
 ) -> None:
     """Can an LLM engine run here, what is wrong, and what to do.
 
-    Without TARGET this machine is examined. A TARGET is a file that somebody already has: the
-    output of `vllm collect-env`, `python -m torch.utils.collect_env`, `nvidia-smi -q` (or `-q -x`),
-    or a snapshot. After `--` stands the command that is to be started.
+    Without TARGET this machine is examined. A TARGET is a launch: a shell script, vLLM's --config
+    YAML, Docker Compose, Kubernetes, Helm values, a systemd unit, a Dockerfile, Python, a model folder
+    or id; or a file that somebody already has: the output of `vllm collect-env`, `python -m
+    torch.utils.collect_env`, `nvidia-smi -q` (or `-q -x`), or a snapshot; `-` is standard input.
+    After `--` stands the command that is to be started.
     """
     from infer_doctor.redact import without_secrets
 
     started = time.monotonic()
     started_at = now()
     command = without_secrets(command)
-    with this_machine(timeout, wanted=not targets and snapshot is None) as host:
+    found = _found(targets)
+    here = snapshot is None and not any(row.machine for row in found)
+    local = any(launch.machine == "local" for row in found for launch in row.launches)
+    with this_machine(timeout, wanted=here and (local or bool(command) or not found)) as host:
         from infer_doctor.examine import Examination, NoTarget
         from infer_doctor.snapshot import BadSnapshot
 
@@ -67,7 +72,7 @@ def check(
         try:
             examination = Examination.of(
                 registry,
-                targets=targets,
+                targets=found,
                 snapshot=snapshot,
                 command=command,
                 python=python,
@@ -76,7 +81,7 @@ def check(
             )
         except (NoTarget, BadSnapshot) as error:
             raise click.ClickException(str(error)) from None
-        results = examination.run(checks)
+        results = examination.run(checks, named=bool(select))
     if host and host.cannot_start and all(row.outcome == "blocked" for row in results):
         raise click.ClickException(
             f"{sys.executable} cannot be started to look at this machine: {host.cannot_start}"
@@ -99,3 +104,15 @@ def check(
     )
     emit(report, format, output, fail_on=fail_on, required=required)
     raise click.exceptions.Exit(EXIT[report.verdict])
+
+
+def _found(targets: Sequence[str]) -> list[Any]:
+    """What the targets are; files are told apart before the machine is asked anything."""
+    if not targets:
+        return []
+    from infer_doctor.targets import NoTarget, look
+
+    try:
+        return [look(target) for target in dict.fromkeys(targets)]
+    except NoTarget as error:
+        raise click.ClickException(str(error)) from None

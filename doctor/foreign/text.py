@@ -10,7 +10,14 @@ Facts = Mapping[type, object]
 
 
 class Unreadable(Exception):
-    """The text cannot be used; the words complete "FILE: ..."."""
+    """The text cannot be used; the words complete "FILE: ...".
+
+    `known`: it is of a kind that is read, but broken.
+    """
+
+    def __init__(self, words: str, *, known: bool = True) -> None:
+        super().__init__(words)
+        self.known = known
 
 
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")

@@ -172,6 +172,8 @@ class Start:
     def _options(self, name: str, with_value: frozenset[str]) -> None:
         """Skip the options of a wrapper; those that set variables are taken over."""
         while (text := self._text()) is not None and text.startswith("-"):
+            if name == "torchrun" and text in ("-m", "--module"):
+                return
             self._at += 1
             if text == "--":
                 return

@@ -73,10 +73,10 @@ class Options:
             name, equals, value = word.text.partition("=")
             if name in FLAGS or SHORT_FLAGS.fullmatch(word.text):
                 self.rows.append((name, replace(word, text=value if equals else "true")))
-            elif equals or (name[:2] in SHORT and len(name) > 2 and not name.startswith("--")):
-                text = value if equals else name[2:]
-                name = name if equals else name[:2]
-                self.rows.append((SHORT.get(name, name), replace(word, text=text)))
+            elif name[:2] in SHORT and len(name) > 2 and not name.startswith("--"):
+                self.rows.append((SHORT[name[:2]], replace(word, text=word.text[2:].lstrip("="))))
+            elif equals:
+                self.rows.append((SHORT.get(name, name), replace(word, text=value)))
             elif at < len(words):
                 self.rows.append((SHORT.get(name, name), words[at]))
                 at += 1

@@ -1,6 +1,7 @@
 """YAML as a tree in which every value knows its line. No constructor runs, no alias is multiplied.
 
-ruamel.yaml reads some 300 kB a second (measured, bench/launch.py), hence the limit on the size.
+ruamel.yaml takes some 50 microseconds and a kilobyte for each value (measured, bench/launch.py), hence
+the limits.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from typing import Any
 
 from infer_doctor.launch.model import Place, Unknown
 
-LIMIT = 3 << 20
-"""Characters: some 10 s of the 20 s that a report may take. Of the manifests in the public
-repositories looked at, the largest that starts an engine has 60 kB."""
+LIMIT = 4 << 20
+"""Characters, most of them in comments and long texts then."""
+
+PART = re.compile(r"[,\[{]|\n[ \t-]*[^\s#]")
+MOST_PARTS = 100_000
+"""Lines, items and brackets: some 8 s of the 20 s that a report may take, and 150 MB."""
 
 MOST_VALUES = 100_000
 """What aliases may multiply a document to."""
@@ -114,6 +118,11 @@ def documents(text: str, file: str, *, twice: bool = False) -> list[Node]:
         raise Broken(
             f"{file}: {len(text):,} characters are too many for YAML (at most {LIMIT:,}: reading "
             "more takes longer than the report may)"
+        )
+    if sum(1 for _ in PART.finditer(text)) > MOST_PARTS:
+        raise Broken(
+            f"{file}: more than {MOST_PARTS:,} lines and items are too many for YAML (reading them "
+            "takes longer than the report may); give the part that starts the engine"
         )
     templates: list[str] = []
     if "{{" in text:

@@ -24,6 +24,9 @@ CLOSING = ("fi", "done", "esac", "}", ")")
 BETWEEN = ("then", "do", "else", "elif", "!", "in", "time", "function")
 DECLARING = ("export", "declare", "typeset", "local", "readonly")
 
+TESTS = ("[", "[[", "test", "command", "which", "type", "grep", "!", "((")
+"""What runs after `TEST &&` may not run; after other commands `&&` only stops at a failure."""
+
 Value = list[Word] | None
 """One word for a plain variable, several for an array, None for one that is not known."""
 
@@ -85,8 +88,9 @@ class _Walk:
         for token in Lexer(text, self._place).tokens():
             if token.parts is None:
                 self._simple(simple, maybe)
+                tested = bool(simple) and simple[0].bare in TESTS
+                maybe = token.operator == "||" or (token.operator == "&&" and (tested or maybe))
                 simple = []
-                maybe = token.operator in ("&&", "||")
                 self._block(token.operator)
                 continue
             word = token.bare

@@ -78,7 +78,7 @@ def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (tmp_path / "missing", "No such file or directory"),
         (tmp_path, "is a folder"),
         (sparse, "1,073,741,824 bytes are too many"),
-        (pipe, "is no regular file"),
+        (pipe, "is a pipe that nobody writes into"),
     ):
         assert run(["check", str(path)]) == 2
         error = capsys.readouterr().err

@@ -1,0 +1,2 @@
+#!/bin/bash
+vllm serve Qwen/Qwen2.5-1.5B-Instruct
