@@ -13,6 +13,7 @@ from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, flag, require_vllm, value_of, word
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.model_judge import require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.models import hub
@@ -34,7 +35,7 @@ CHAT_OPTIONS = ("enable_auto_tool_choice", "tool_call_parser", "reasoning_parser
 
 @check("launch-pooling-model-chat", severity="warning", category="launch_argument", since="0.2")
 def pooling_model_chat(
-    launch: Launch, options: EngineOptions, config: ModelConfig
+    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
 ) -> Iterator[Finding]:
     """A model for embeddings or scores is started as if it could chat.
 
@@ -51,13 +52,16 @@ def pooling_model_chat(
     Manual: it depends on what the server is for.
     """
     require_vllm(options)
+    asked = [n for n in ("runner", "task") if word(options, n) == "generate"]
+    chat = [name for name in CHAT_OPTIONS if name in options.given]
+    if not asked and not chat:
+        raise NotApplicable("the launch asks for no generation and no chat by name")
+    config = require_config(config, files)
     names = read.architectures(config.values)
     kind = read.model_type(config.values) or ""
     pooling = bool(names) and all(name.endswith(POOLING) for name in names)
     if kind not in ENCODERS and not pooling:
         return
-    asked = [n for n in ("runner", "task") if word(options, n) == "generate"]
-    chat = [name for name in CHAT_OPTIONS if name in options.given]
     generate = bool(asked) and kind in ENCODERS
     if not generate and not chat:
         return

@@ -26,6 +26,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.model_judge import require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -68,7 +69,8 @@ def _asked(
 def attention_backend_refused(
     launch: Launch,
     options: EngineOptions,
-    config: ModelConfig,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
     capabilities: GpuCapabilities | None,
     chosen: ChosenGpus | None,
     environ: Environ | None,
@@ -96,6 +98,7 @@ def attention_backend_refused(
     backend = catalog.BACKENDS.get(name)
     if backend is None:
         raise Unavailable(f"what the backend {name} takes is not catalogued")
+    config = require_config(config, files)
     have = None
     if is_here(launch) and capabilities is not None:
         have = weakest(capabilities, chosen)
@@ -159,12 +162,16 @@ def _reasons(
         yield f"a KV cache in {cache} on compute capability {written(have)}"
 
 
+NVFP4 = ("nvfp4", "nvfp4_4over6")
+
+
 @check("launch-kv-cache-dtype-refused", severity="error", category="capability_fp8_fa", since="0.2")
 def kv_cache_dtype_refused(
     launch: Launch,
     options: EngineOptions,
-    config: ModelConfig,
-    capabilities: GpuCapabilities,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    capabilities: GpuCapabilities | None,
     chosen: ChosenGpus | None,
 ) -> Iterator[Finding]:
     """The dtype of the KV cache does not work on these GPUs.
@@ -176,7 +183,7 @@ def kv_cache_dtype_refused(
     ## How it decides
     `--kv-cache-dtype` fp8 or fp8_e4m3 below compute capability 8.9, where FlashAttention reads no fp8
     cache and Triton has no e4m3 (vllm-project/vllm issue 26431): likely, for FlashInfer may take it.
-    fp8_e5m2 is left out. nvfp4 with latent attention is refused everywhere (config/vllm.py:3296 of
+    fp8_e5m2 is left out. nvfp4 (not nvfp4_ds_mla) with latent attention is refused everywhere (config/vllm.py:3296 of
     0.32).
 
     ## Fix safety
@@ -187,10 +194,12 @@ def kv_cache_dtype_refused(
     dtype = word(options, name)
     if dtype is None or dtype == "auto":
         raise NotApplicable("the KV cache has the dtype of the model")
+    if dtype in NVFP4:
+        config = require_config(config, files)
     fix = change_option(
         launch, options, name, "auto", why="the cache then holds half as many tokens"
     )
-    if dtype.startswith("nvfp4") and "ds_mla" not in dtype and read.is_mla(config.values):
+    if config is not None and dtype in NVFP4 and read.is_mla(config.values):
         yield Finding(
             about=name,
             category="launch_argument",
@@ -202,6 +211,8 @@ def kv_cache_dtype_refused(
     if dtype not in ("fp8", "fp8_e4m3"):
         return
     require_here(launch, "the GPUs")
+    if capabilities is None:
+        raise Unavailable("the compute capability of the GPUs is not known")
     have = weakest(capabilities, chosen)
     if have >= catalog.E4M3_IN_TRITON:
         return
@@ -225,7 +236,7 @@ SCALES = ("k_scale", "v_scale", "kv_scale", "k_proj.output_scale", "v_proj.outpu
 
 @check("launch-kv-cache-unscaled", severity="warning", category="quality", since="0.2")
 def kv_cache_unscaled(
-    launch: Launch, options: EngineOptions, files: ModelFiles, config: ModelConfig
+    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
 ) -> Iterator[Finding]:
     """The KV cache is kept in fp8, and the checkpoint has no scales for it.
 
@@ -248,6 +259,9 @@ def kv_cache_unscaled(
     dtype = word(options, name)
     if dtype not in ("fp8", "fp8_e4m3", "fp8_inc"):
         raise NotApplicable("the KV cache is not kept in fp8 with scales")
+    config = require_config(config, files)
+    if files is None:
+        raise Unavailable("the files of the model are not known")
     if options.get("calculate_kv_scales") is True or read.is_mla(config.values):
         raise NotApplicable("the scales do not come from the checkpoint")
     own = config.values.get("quantization_config")

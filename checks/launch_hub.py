@@ -49,7 +49,7 @@ def give_token(model: HubModel) -> tuple[Fix, ...]:
         advise(
             "give-hub-token",
             f"Accept the licence of {model.name} and give the engine HF_TOKEN",
-            f"the licence: {model.endpoint}/{model.name}; the token: {TOKEN_PAGE}",
+            f"licence: {model.endpoint}/{model.name}, tokens: {TOKEN_PAGE}",
             "in Kubernetes and Compose from a secret, never in the file itself",
             commands=("hf auth login",),
         ),

@@ -8,7 +8,7 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig
-from infer_doctor.facts.model_files import launch_variables
+from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.facts.model_support import ModelSupport
 from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
@@ -23,6 +23,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.model_judge import require_config
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.models import config as read
 from infer_doctor.models import hub
@@ -39,7 +40,11 @@ seen with the real 0.32.0. Older versions may do either, so only what is above b
 
 @check("launch-context-too-long", severity="error", category="max_model_len", since="0.2")
 def context_too_long(
-    launch: Launch, options: EngineOptions, config: ModelConfig, environ: Environ | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    environ: Environ | None,
 ) -> Iterator[Finding]:
     """The launch asks for a longer context than the model was made for.
 
@@ -64,6 +69,7 @@ def context_too_long(
         raise NotApplicable("the engine takes the length from the model")
     if isinstance(length, bool) or not isinstance(length, int):
         raise Unavailable(f"{LENGTH} is {length!r}, no whole number")
+    config = require_config(config, files)
     limit, key = read.longest(config.values)
     if limit is None:
         return
@@ -279,7 +285,11 @@ def remote_code_needed(
 
 @check("launch-remote-code-needless", severity="info", category="security", since="0.2")
 def remote_code_needless(
-    launch: Launch, options: EngineOptions, config: ModelConfig, support: ModelSupport
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    support: ModelSupport | None,
 ) -> Iterator[Finding]:
     """The launch trusts code of the model that it does not need.
 
@@ -297,6 +307,9 @@ def remote_code_needless(
     require_vllm(options)
     if value_of(options, TRUST, False) is not True:
         raise NotApplicable("remote code is not trusted")
+    config = require_config(config, files)
+    if support is None:
+        raise Unavailable("which models the engine knows was not read")
     if "auto_map" in config.values or not support.type_known:
         return
     if not support.known or TRUST not in options.given:

@@ -24,6 +24,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.model_judge import require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.models import parallel
@@ -49,7 +50,7 @@ def offered(sizes: Sequence[int], wanted: int) -> list[int]:
 
 @check("launch-tp-indivisible", severity="error", category="tp_divisibility", since="0.2")
 def tp_indivisible(
-    launch: Launch, options: EngineOptions, files: ModelFiles, config: ModelConfig
+    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
 ) -> Iterator[Finding]:
     """The model cannot be divided over so many tensor parallel ranks.
 
@@ -71,15 +72,15 @@ def tp_indivisible(
     size = whole(options, TENSOR, 1)
     if size <= 1:
         raise NotApplicable("one tensor parallel rank divides nothing")
+    config = require_config(config, files)
+    quantization = files.quantization if files is not None else None
     experts = bool(value_of(options, EXPERT, False))
-    found = list(
-        parallel.problems(config.values, size, files.quantization, expert_parallel=experts)
-    )
+    found = list(parallel.problems(config.values, size, quantization, expert_parallel=experts))
     if not found:
         if read.size(config.values, "heads") is None:
             raise Unavailable(f"{config.source} does not say how many attention heads there are")
         return
-    good = parallel.sizes(config.values, files.quantization, expert_parallel=experts)
+    good = parallel.sizes(config.values, quantization, expert_parallel=experts)
     names = ("num_attention_heads", "num_key_value_heads", "vocab_size", "intermediate_size")
     yield Finding(
         about=TENSOR,
@@ -250,7 +251,7 @@ def _fewer(
 
 @check("launch-pipeline-too-deep", severity="error", category="tp_divisibility", since="0.2")
 def pipeline_too_deep(
-    launch: Launch, options: EngineOptions, config: ModelConfig
+    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
 ) -> Iterator[Finding]:
     """The launch has more pipeline stages than the model has layers.
 
@@ -268,6 +269,7 @@ def pipeline_too_deep(
     stages = whole(options, PIPELINE, 1)
     if stages <= 1:
         raise NotApplicable("one pipeline stage")
+    config = require_config(config, files)
     layers = read.size(config.values, "layers")
     if layers is None:
         raise Unavailable(f"{config.source} does not say how many layers there are")
@@ -281,9 +283,13 @@ def pipeline_too_deep(
     )
 
 
+EXPERTS_BY_DEFAULT = ("nemotron_h",)
+"""Model types whose class in transformers (5.19) has experts that a config may leave out."""
+
+
 @check("launch-expert-parallel-dense", severity="error", category="launch_argument", since="0.2")
 def expert_parallel_dense(
-    launch: Launch, options: EngineOptions, config: ModelConfig
+    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
 ) -> Iterator[Finding]:
     """Expert parallelism is asked for, and the model has no experts.
 
@@ -302,10 +308,13 @@ def expert_parallel_dense(
     require_vllm(options)
     if value_of(options, EXPERT, False) is not True:
         raise NotApplicable("expert parallelism is not asked for")
+    config = require_config(config, files)
     text = read.text_part(config.values)
     if read.experts(config.values) or "block_configs" in text:
         return
     kind = read.model_type(config.values) or "model"
+    if kind in EXPERTS_BY_DEFAULT:
+        raise Unavailable(f"{kind} models have experts that config.json need not name")
     yield Finding(
         about=EXPERT,
         message=f"{flag(options, EXPERT)}, but this {kind} model has no experts",
@@ -319,7 +328,7 @@ def expert_parallel_dense(
 
 @check("launch-context-parallel-refused", severity="error", category="tp_divisibility", since="0.2")
 def context_parallel_refused(
-    launch: Launch, options: EngineOptions, config: ModelConfig
+    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
 ) -> Iterator[Finding]:
     """The decode context parallel size does not fit the heads and the tensor parallel size.
 
@@ -339,6 +348,7 @@ def context_parallel_refused(
     ranks, tensor = whole(options, name, 1), whole(options, TENSOR, 1)
     if ranks <= 1:
         raise NotApplicable("decode context parallelism is not asked for")
+    config = require_config(config, files)
     problem, best = None, 1
     shared, heads = read.kv_heads(config.values), read.size(config.values, "heads")
     if tensor % ranks:

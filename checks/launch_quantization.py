@@ -26,6 +26,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.model_judge import require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -126,7 +127,7 @@ def _instead(
 
 @check("launch-quantization-mismatch", severity="error", category="quantization", since="0.2")
 def quantization_mismatch(
-    launch: Launch, options: EngineOptions, files: ModelFiles, config: ModelConfig
+    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
 ) -> Iterator[Finding]:
     """The launch asks for another quantization than the checkpoint has.
 
@@ -147,6 +148,9 @@ def quantization_mismatch(
     asked = word(options, METHOD)
     if asked is None or asked in ("none", "null") or asked in catalog.ANY:
         raise NotApplicable("no quantization is asked for")
+    config = require_config(config, files)
+    if files is None:
+        raise Unavailable("the files of the model are not known")
     found = checkpoint(files, config)
     method = catalog.method_of(found)
     if method is None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.machine import Environ
+from infer_doctor.facts.model_config import ModelConfig, why_not
 from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.fixes.models import advise, fetch_again
 from infer_doctor.host import Unavailable
@@ -60,3 +61,12 @@ def download(
         )
     python = interpreter.executable if interpreter is not None else None
     return (fetch_again(files.model, names, python=python, revision=files.revision, folder=None),)
+
+
+def require_config(config: ModelConfig | None, files: ModelFiles | None) -> ModelConfig:
+    """For checks that do not apply to most launches: config.json is only missed where it is needed."""
+    if config is not None:
+        return config
+    if files is None:
+        raise Unavailable("the files of the model are not known")
+    raise Unavailable(files.gaps[0] if files.gaps else why_not(files))

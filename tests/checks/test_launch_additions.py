@@ -22,7 +22,7 @@ def test_pooling() -> None:
     contract(
         pooling_model_chat,
         fires=[launch(), options(runner="generate"), model],
-        passes=[launch(), options(runner="pooling"), model],
+        passes=[launch(), options(runner="generate"), config(QWEN)],
     )
     tools = options(tool_call_parser="hermes", enable_auto_tool_choice=True)
     (finding,) = examine(pooling_model_chat, launch(), tools, model).findings
