@@ -17,7 +17,7 @@ from infer_doctor._version import VERSION
 
 USAGE = 2
 
-COMMANDS = ("check", "explain", "list", "preflight", "snapshot")
+COMMANDS = ("check", "diagnose", "explain", "list", "preflight", "snapshot")
 """Each is a module of `commands` with a click command; only the one that runs is loaded."""
 
 ATTRIBUTES = {"list": "list_checks"}

@@ -44,6 +44,10 @@ def render(report: Report, width: int = 80) -> list[Line]:
     for finding in findings:
         lines += [*_finding(finding, shown, several, width), Line("")]
         shown.update(fix.id for fix in finding.fixes)
+    if report.measurements and "cold_start" in report.measurements:
+        from infer_doctor.render.bars import cold_starts
+
+        lines += [Line(text) for text in cold_starts(report.measurements["cold_start"], width)]
     lines += _rest(report, width)
     return [Line(plain(line.text), line.style) for line in lines]
 

@@ -1,0 +1,33 @@
+"""What a number function gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from infer_doctor.frozen import frozen
+from infer_doctor.logs.story import Hit
+from infer_doctor.model import Category, Fix
+
+
+@frozen
+class Answer:
+    """What the numbers of a case say; None leaves what the signature says."""
+
+    message: str | None = None
+    fixes: tuple[Fix, ...] = ()
+    category: Category | None = None
+    wrong: str | None = None
+    support: tuple[str, ...] = ()
+    """Names of values of the start whose lines belong to the evidence."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    drop: bool = False
+    """The numbers refute the hit."""
+
+
+def number(hit: Hit, name: str) -> float | None:
+    """A group of the match as a number."""
+    try:
+        return float((hit.match.groupdict().get(name) or "").replace(",", "").rstrip("."))
+    except ValueError:
+        return None

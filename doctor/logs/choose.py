@@ -1,0 +1,196 @@
+"""Which of the hits of a start is the cause.
+
+A root beats a cause, a cause a symptom; among equals the first one counts, for what a process prints
+later is the consequence. Wrappers and noise are never chosen. A message on the side (INFO, WARNING)
+is weaker than an exception, and what stands before the start became ready was survived.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from infer_doctor.facts.log import Cause
+from infer_doctor.fixes.log import cure
+from infer_doctor.logs.answers import Answer
+from infer_doctor.logs.numbers import answer
+from infer_doctor.logs.story import Hit, Start, in_order
+from infer_doctor.model import Confidence, Evidence
+from infer_doctor.redact import mask_line
+
+OTHERS_KEPT = 3
+SUPPORT_KEPT = 2
+
+STAGES = {
+    "arguments": "reading arguments",
+    "config": "reading the model's configuration",
+    "workers": "starting the workers",
+    "weights": "loading weights",
+    "profile": "measuring the memory peak",
+    "kv": "making the KV cache",
+    "compile": "compiling",
+    "graphs": "capturing CUDA graphs",
+    "warmup": "warming up",
+    "server": "starting the server",
+    "serving": "serving",
+    "shutdown": "shutting down",
+}
+"""Stage -> in words."""
+
+
+def causes(start: Start, alive: int) -> list[Cause]:
+    """The candidates of one start, the best first; `alive` is the last line that shows it serving."""
+    ready = start.ready.place if start.ready else None
+    kept: dict[str, list[Hit]] = {}
+    for hit in in_order(start.hits):
+        if ready and hit.place.source == ready.source and hit.place.line < ready.line:
+            continue  # it became ready after it
+        kept.setdefault(hit.signature.id, []).append(hit)
+    ranked = []
+    for hits in kept.values():
+        best = max(hits, key=_loudness)
+        found = answer(best, start)
+        if found.drop:
+            continue
+        ranked.append((_weight(best), -best.place.line, best, found, len(hits)))
+    ranked.sort(key=lambda row: (row[0], row[1]), reverse=True)
+    return [
+        explain(hit, found, start, weight=weight, count=count, alive=alive)
+        for weight, _, hit, found, count in ranked
+    ]
+
+
+def _loudness(hit: Hit) -> tuple[bool, int]:
+    return (hit.loud, -hit.place.line)
+
+
+def _weight(hit: Hit) -> int:
+    """Higher is nearer to the cause."""
+    signature = hit.signature
+    weight = {"symptom": 1, "cause": 2, "root": 3}[signature.strength]
+    if signature.strong is not None and signature.strong.search(hit.text):
+        weight = max(weight, 2)
+    if signature.effect == "stall":
+        weight = 1
+    return weight if hit.loud or weight == 3 else min(weight, 1)
+
+
+def explain(
+    hit: Hit, found: Answer, start: Start, *, weight: int, count: int, alive: int = 0
+) -> Cause:
+    """A hit as a cause with its evidence and fixes."""
+    signature = hit.signature
+    stage = hit.stage
+    category = found.category or signature.by_stage.get(stage, signature.category)
+    message = found.message or filled(signature.cause, hit)
+    fixes = found.fixes
+    if not fixes and signature.fix:
+        fixes = (cure(signature.id, filled(signature.fix, hit)),)
+    confidence: Confidence = "certain" if weight >= 2 else "likely"
+    if weight < 2 and not hit.loud:
+        confidence = "possible"
+    lines = [hit.place.evidence(hit.text, hit.match.start() if len(hit.text) > 240 else 0)]
+    for name in found.support[:SUPPORT_KEPT]:
+        place, text = start.lines[name]
+        lines.append(place.evidence(text))
+    effect: str = signature.effect
+    if effect == "fatal" and start.ready and alive > hit.place.line:
+        effect = "survived"
+    return Cause(
+        signature=signature.id,
+        category=category,  # type: ignore[arg-type]
+        confidence=confidence,
+        effect=effect,
+        stage=STAGES.get(stage, ""),
+        process=hit.tag,
+        message=message[:1].lower() + message[1:] if message[1:2].islower() else message,
+        evidence=tuple(lines),
+        fixes=fixes,
+        confirm=filled(signature.confirm, hit),
+        wrong=found.wrong if found.wrong is not None else signature.wrong,
+        count=count,
+        numbers=dict(found.values),
+    )
+
+
+def filled(template: str, hit: Hit) -> str:
+    """A sentence with the values of the match; what was not in the line is left out."""
+    groups = {name: value for name, value in hit.match.groupdict().items() if value}
+    template = re.sub(
+        r" ?\(\{(\w+)\}\)", lambda m: f" ({groups[m[1]]})" if m[1] in groups else "", template
+    )
+    text = re.sub(r"\{(\w+)\}", lambda m: groups.get(m[1], "..."), template)
+    return mask_line(" ".join(text.split()))
+
+
+def side(start: Start, effects: Iterable[str]) -> list[Cause]:
+    """What is no failure of a start: warnings, notes, refused requests; each once."""
+    wanted = set(effects)
+    first: dict[str, Hit] = {}
+    counts: dict[str, int] = {}
+    for hit in start.hits:
+        if hit.signature.effect not in wanted:
+            continue
+        first.setdefault(hit.signature.id, hit)
+        counts[hit.signature.id] = counts.get(hit.signature.id, 0) + 1
+    return [
+        explain(hit, answer(hit, start), start, weight=2, count=counts[id])
+        for id, hit in first.items()
+    ]
+
+
+def echo(start: Start) -> Evidence | None:
+    """The last wrapper line: where the failure shows without its cause."""
+    for hit in reversed(start.hits):
+        if hit.signature.effect == "wrapper" and "Engine core init" in hit.text:
+            return hit.place.evidence(hit.text)
+    return next(
+        (h.place.evidence(h.text) for h in reversed(start.hits) if h.signature.effect == "wrapper"),
+        None,
+    )
+
+
+def to_send(start: Start) -> str | None:
+    """The one thing that would settle it, when a failure shows and no cause was found."""
+    known = [row for row in start.unknown if not _after_ready(start, row[0].line)]
+    fatal = [row for row in known if row[3]] or known
+    wrapper = next(
+        (hit for hit in start.hits if hit.signature.effect == "wrapper" and hit.loud), None
+    )
+    if wrapper is None and start.ready is not None:
+        return None
+    if fatal:
+        place, text, process, _ = fatal[0]
+        who = f" of {process}" if process else ""
+        return (
+            f'{place.source}:{place.line} "{mask_line(text.strip())[:160]}"{who} is not in the '
+            "catalogue: send the traceback above it and the engine's version"
+        )
+    if wrapper is None:
+        return None
+    where = f'{wrapper.place.source}:{wrapper.place.line} "{mask_line(wrapper.text.strip())[:100]}"'
+    if re.search(r"Failed core proc\(s\): \{\}", wrapper.text):
+        return (
+            f"{where} is only the echo, and the child died without a word: send the lines of "
+            "(EngineCore ...) and (Worker ...) above it, and dmesg of that second"
+        )
+    if "died unexpectedly" in wrapper.text or "died, exit code" in wrapper.text:
+        return (
+            f"{where} is only the echo: send dmesg of that second and the worker's lines above it"
+        )
+    if start.stage == "serving" or re.search("Background loop|EngineDead|MQEngine", wrapper.text):
+        return f"{where} is only the echo: send the log from the first error on, above this line"
+    return (
+        f"{where} is only the echo: send the whole log from its first line, with the lines of the "
+        "engine's and workers' processes above this one"
+    )
+
+
+def _after_ready(start: Start, line: int) -> bool:
+    """Errors after the start that a wrapper does not follow are requests' own."""
+    if start.ready is None or line < start.ready.place.line:
+        return start.ready is not None and line < start.ready.place.line
+    return not any(
+        hit.signature.effect == "wrapper" and hit.loud and hit.place.line >= start.ready.place.line
+        for hit in start.hits
+    )

@@ -1,0 +1,167 @@
+"""A log -> its facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
+from infer_doctor.logs import choose, cold
+from infer_doctor.logs.line import read as read_line
+from infer_doctor.logs.scan import Scanner
+from infer_doctor.logs.serving import Statistics, bulk
+from infer_doctor.logs.signatures import patterns
+from infer_doctor.logs.source import NotALog, Piece, blocks
+from infer_doctor.logs.story import STAGE_OF, Place, Start, Story
+
+EARLIER_KEPT = 5
+
+LOUD = (
+    b"Error",
+    b"Exception",
+    b"ERROR",
+    b"CRITICAL",
+    b"Traceback",
+    b"Killed",
+    b'{"',
+    b"cuda.graph(",
+    b"capture_model",
+)
+FRAME_NAMES = re.compile(rb", in (\w+)")
+STAGE_FRAMES = frozenset(name.encode() for name in STAGE_OF)
+
+Facts = dict[type, object]
+
+
+def means(raw: bytes) -> bool:
+    """Whether a line of this shape is worth a look each time."""
+    for word in LOUD:
+        if word in raw:
+            return True
+    if b'File "' in raw and (match := FRAME_NAMES.search(raw)):
+        return match[1] in STAGE_FRAMES
+    if b"\x1b" in raw:
+        return any(patterns().touches(line.text.encode()) for line in read_line(raw))
+    return patterns().touches(raw)
+
+
+def read(pieces: Sequence[Piece]) -> Facts:
+    """The facts of one log; raises NotALog."""
+    return _read([(piece, blocks(piece)) for piece in pieces])
+
+
+def _read(pieces: Sequence[tuple[Piece, Iterable[bytes]]]) -> Facts:
+    story = Story()
+    statistics = Statistics()
+    total = 0
+    gaps: list[str] = []
+    for piece, content in pieces:
+        scanner = Scanner(means, bulk)
+        try:
+            for number, raw in scanner.lines(content, statistics.see(piece.name, story)):
+                place = Place(source=piece.name, line=number)
+                for line in read_line(raw):
+                    story.see(place, line)
+                    statistics.line(place, line)
+        except NotALog as error:
+            if total + scanner.line == 0:
+                raise
+            gaps.append(str(error))
+        statistics.counted(piece.name, scanner)
+        total += scanner.line
+    names = [piece.name for piece, _ in pieces]
+    if statistics.bytes == 0 and not gaps:
+        raise NotALog(f"{names[0]}: is empty")
+    return _facts(story, statistics, names[-1], max(total, 1), gaps)
+
+
+def read_texts(lines: Iterable[str], name: str = "log") -> Facts:
+    """The facts of lines that are at hand; bench/diagnose.py and tests use it."""
+    data = "\n".join(lines).encode("utf-8", "replace")
+    return _read([(Piece(path=name, name=name), [data])])
+
+
+def _facts(
+    story: Story,
+    statistics: Statistics,
+    name: str,
+    lines: int,
+    gaps: Sequence[str],
+) -> Facts:
+    start, earlier = _last(story)
+    found = choose.causes(start, statistics.alive(start))
+    fatal = [cause for cause in found if cause.effect != "survived"]
+    survived = [cause for cause in found if cause.effect == "survived"]
+    cause = fatal[0] if fatal else None
+    if cause is not None and cause.effect == "stall" and statistics.alive(start) > _line(cause):
+        cause = None  # it went on
+    unexplained = None if cause else choose.to_send(start)
+    state = _state(start, cause, unexplained)
+    if state == "incomplete":
+        unexplained = (
+            f"the log ends while {choose.STAGES.get(start.stage, start.stage)} and holds no error: "
+            "send the rest of it, and how the process ended (its exit code)"
+        )
+    notes = choose.side(start, ("warning",))
+    before = _survived_by(story.starts, start, earlier)
+    facts: Facts = {
+        EngineLog: EngineLog(
+            source=name,
+            lines=lines,
+            engine=start.engine or story.now.engine,
+            version=start.version,
+            starts=len(story.starts),
+            state=state,
+            stage=choose.STAGES.get(start.stage, ""),
+            cause=cause,
+            others=tuple(fatal[1 : 1 + choose.OTHERS_KEPT]) if cause else (),
+            earlier=tuple(before[:EARLIER_KEPT]),
+            warnings=tuple(notes + survived),
+            requests=tuple(choose.side(start, ("request",))),
+            unexplained=unexplained,
+            values=dict(start.values),
+            gaps=tuple(gaps),
+        )
+    }
+    if (came := cold.of(start)) is not None:
+        facts[ColdStart] = came
+    facts[Serving] = statistics.fact(name)
+    return facts
+
+
+def _line(cause: Cause) -> int:
+    return cause.evidence[0].line or 0
+
+
+def _last(story: Story) -> tuple[Start, list[Start]]:
+    """The start that counts, and those before it.
+
+    A last start that neither became ready nor failed tells nothing yet: then the one before counts.
+    """
+    starts = story.starts
+    last = starts[-1]
+    if len(starts) > 1 and last.ready is None and not last.failed and not choose.causes(last, 0):
+        for number in range(len(starts) - 2, -1, -1):
+            if starts[number].failed and starts[number].ready is None:
+                return starts[number], starts[:number]
+    return last, starts[:-1]
+
+
+def _survived_by(starts: Sequence[Start], last: Start, earlier: Sequence[Start]) -> list[Cause]:
+    """The causes of the starts before the one that counts, each signature once."""
+    found: dict[str, Cause] = {}
+    for start in earlier:
+        for cause in choose.causes(start, 0)[:1]:
+            if cause.effect == "fatal":
+                found.setdefault(cause.signature, cause)
+    return list(found.values())
+
+
+def _state(start: Start, cause: Cause | None, unexplained: str | None) -> str:
+    if cause is not None or unexplained is not None:
+        return "failed"
+    if start.ready is not None:
+        return "ready"
+    if not start.marked or start.stage in ("serving", "shutdown"):
+        return "quiet"
+    return "quiet" if start.stopped else "incomplete"

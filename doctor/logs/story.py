@@ -1,0 +1,335 @@
+"""Follows a log through its starts: the stage of each process, and every hit of a signature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from infer_doctor.frozen import frozen
+from infer_doctor.logs.line import Line
+from infer_doctor.logs.signatures import Mark, Signature, patterns
+from infer_doctor.model import Evidence
+from infer_doctor.redact import mask_line
+
+EXCERPT = 240
+HITS_KEPT = 400
+"""Of one start: a crash loop repeats the same few lines; the first of each are what counts."""
+
+EVENTS_KEPT = 600
+
+FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
+    (
+        "graphs",
+        frozenset(
+            {"capture_model", "capture_graph", "capture", "_capture_cudagraphs", "capture_end"}
+        ),
+    ),
+    (
+        "warmup",
+        frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "kernel_warmup", "warming_up_model"}),
+    ),
+    (
+        "weights",
+        frozenset(
+            {
+                "load_model",
+                "load_weights",
+                "get_model",
+                "initialize_model",
+                "_initialize_model",
+                "download_model",
+                "_prepare_weights",
+                "safetensors_weights_iterator",
+                "pt_weights_iterator",
+                "process_weights_after_loading",
+                "create_weights",
+            }
+        ),
+    ),
+    (
+        "kv",
+        frozenset(
+            {
+                "initialize_kv_cache",
+                "initialize_cache",
+                "_allocate_kv_cache",
+                "get_kv_cache_configs",
+                "_allocate_kv_cache_tensors",
+                "_init_cache_engine",
+                "initialize_from_config",
+            }
+        ),
+    ),
+    (
+        "profile",
+        frozenset(
+            {
+                "profile_run",
+                "determine_available_memory",
+                "determine_num_available_blocks",
+                "profile_num_available_blocks",
+            }
+        ),
+    ),
+    ("compile", frozenset({"compile_or_warm_up_model", "_compile_fx", "compile_fx"})),
+    ("workers", frozenset({"init_device", "init_worker_distributed_environment"})),
+    ("config", frozenset({"create_engine_config", "__post_init__", "from_engine_args"})),
+    ("serving", frozenset({"execute_model", "_process_engine_step", "run_busy_loop"})),
+)
+"""Stage -> functions of vLLM 0.2 to 0.33 whose frame in a traceback proves it; the first rule that
+fits counts, for a profile runs the model and a capture runs a profile's code."""
+
+STAGE_OF = {name: stage for stage, names in FRAMES for name in names}
+FRAME = re.compile(r'^\s*File "[^"]*", line \d+, in (\w+)')
+GRAPH_CALL = re.compile(r"\btorch\.cuda\.graph\(|capture_model\b")
+EXCEPTION = re.compile(
+    r"^(?:E\s+)?(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Timeout|"
+    r"Killed|Failure|NotFound|Denied|IsEnabled|OutOfResources|Unsupported))(?:: ?(?P<text>.*))?$"
+)
+BARE_ERRORS = re.compile(
+    r"^(?:Killed|Segmentation fault|Aborted|Bus error|terminate called|Fatal Python error|"
+    r"\S+: error: |fatal error: |nvcc fatal|docker: Error|Error: |ERROR: |panic: |UNAVAILABLE: )"
+)
+CONFIG_VALUES = re.compile(
+    r"\b(?P<key>tensor_parallel_size|pipeline_parallel_size|data_parallel_size|max_seq_len|"
+    r"max_model_len|gpu_memory_utilization|quantization|kv_cache_dtype|dtype|model|max_num_seqs|"
+    r"max_num_batched_tokens|enforce_eager|load_format|port|host|cpu_offload_gb|"
+    r"device_config|served_model_name|enable_expert_parallel)'?[=:] ?(?P<value>'[^']*'|[^,)}\s]+)"
+)
+
+
+@frozen
+class Place:
+    """A line of a log."""
+
+    source: str
+    line: int
+
+    def evidence(self, text: str, about: int = 0) -> Evidence:
+        """The masked line as evidence; of a long one the part around what matched."""
+        start = max(0, about - EXCERPT // 3) if len(text) > EXCERPT else 0
+        part = text[start : start + EXCERPT].strip()
+        return Evidence(source=self.source, line=self.line, excerpt=mask_line(part))
+
+
+@frozen
+class Hit:
+    """A signature found in a line."""
+
+    signature: Signature
+    match: re.Match[str]
+    place: Place
+    text: str
+    tag: str
+    pid: str
+    level: str
+    stage: str
+    loud: bool
+    """An exception or an error, not a message on the side."""
+    time: float | None
+
+
+@frozen
+class Event:
+    """A mark found in a line."""
+
+    mark: Mark
+    values: dict[str, str]
+    place: Place
+    text: str
+    tag: str
+    time: float | None
+
+
+class Start:
+    """One start of an engine, as far as the log shows it."""
+
+    def __init__(self, number: int, place: Place | None, time: float | None) -> None:
+        self.number = number
+        self.place = place
+        self.time = time
+        self.stage = ""
+        self.stages: dict[str, str] = {}
+        self.engine_pids: dict[str, str] = {}
+        self.ready: Event | None = None
+        self.stopped: Place | None = None
+        self.hits: list[Hit] = []
+        self.unknown: list[tuple[Place, str, str, bool]] = []
+        """Errors that no signature knows: place, text, process, whether it ended a traceback."""
+        self.events: list[Event] = []
+        self.values: dict[str, str] = {}
+        self.lines: dict[str, tuple[Place, str]] = {}
+        self.version: str | None = None
+        self.engine: str | None = None
+        self.marked = False
+
+    @property
+    def failed(self) -> bool:
+        return any(hit.signature.effect in ("fatal", "wrapper") and hit.loud for hit in self.hits)
+
+    def number_of(self, name: str) -> float | None:
+        """A value that the log printed, as a number."""
+        try:
+            return float(self.values.get(name, "").replace(",", ""))
+        except ValueError:
+            return None
+
+
+class Story:
+    """Takes the lines of one log in order."""
+
+    def __init__(self) -> None:
+        self.starts = [Start(1, None, None)]
+        self._frames: dict[str, list[str]] = {}
+        self._inside: set[str] = set()
+        self.first_time: float | None = None
+        self.last_time: float | None = None
+
+    @property
+    def now(self) -> Start:
+        return self.starts[-1]
+
+    def serves(self) -> None:
+        """Statistics were printed: a log that begins after the start is one of a running server."""
+        if not self.now.marked and not self.now.stage:
+            self.now.stage = "serving"
+
+    def see(self, place: Place, line: Line) -> None:
+        """Take one line."""
+        if line.time is not None:
+            self.first_time = line.time if self.first_time is None else self.first_time
+            self.last_time = line.time
+        key = line.tag
+        if self._in_traceback(key, line.text):
+            return
+        found = False
+        for owner, match in patterns().search(line.text):
+            if isinstance(owner, Mark):
+                self._mark(owner, match, place, line)
+                continue
+            found = self._hit(owner, match, place, line) or found
+        if not found:
+            self._unknown(place, line, key in self._inside)
+        self._inside.discard(key)
+
+    def _in_traceback(self, key: str, text: str) -> bool:
+        """Whether the line is a traceback's own: its head, a frame, or the source under one."""
+        if "Traceback (most recent call last)" in text:
+            self._inside.add(key)
+            self._frames[key] = []
+            return True
+        if match := FRAME.match(text):
+            self._inside.add(key)
+            self._frames.setdefault(key, []).append(match[1])
+            return True
+        if GRAPH_CALL.search(text):
+            self._frames.setdefault(key, []).append("capture_model")
+        return key in self._inside and (text.startswith("    ") or not text.strip(" ^~"))
+
+    def _stage(self, line: Line) -> str:
+        names = set(self._frames.get(line.tag, ()))
+        for stage, known in FRAMES:
+            if names & known:
+                return stage if stage != "serving" or self.now.ready else self._own(line)
+        return self._own(line)
+
+    def _own(self, line: Line) -> str:
+        if self.now.ready is not None or self.now.stage == "serving":
+            return "serving"
+        return self.now.stages.get(line.tag) or self.now.stage
+
+    def _hit(self, signature: Signature, match: re.Match[str], place: Place, line: Line) -> bool:
+        """Keep a hit; whether it explains the line."""
+        text = line.text
+        for word in signature.unless:
+            if word == line.level or word in text[: match.start()] + text[match.end() :]:
+                return False
+        if len(self.now.hits) < HITS_KEPT:
+            start, stop = match.span()
+            piece = (
+                text if len(text) <= 4 * EXCERPT else text[max(0, start - EXCERPT) : stop + EXCERPT]
+            )
+            self.now.hits.append(
+                Hit(
+                    signature=signature,
+                    match=match,
+                    place=place,
+                    text=piece,
+                    tag=line.tag,
+                    pid=line.pid,
+                    level=line.level,
+                    stage=self._stage(line),
+                    loud=line.level in ("ERROR", "CRITICAL")
+                    or bool(EXCEPTION.match(text) or BARE_ERRORS.match(text))
+                    or line.level == "",
+                    time=line.time,
+                )
+            )
+        return signature.effect != "noise" or "Error" not in text[: match.start()]
+
+    def _unknown(self, place: Place, line: Line, ended: bool) -> None:
+        """Remember an error that the catalogue does not know."""
+        match = EXCEPTION.match(line.text)
+        loud = line.level in ("ERROR", "CRITICAL") and line.text.strip()
+        if (match or (loud and not line.text.startswith(" "))) and len(self.now.unknown) < 50:
+            self.now.unknown.append((place, line.text, line.tag, bool(match) and ended))
+
+    def _mark(self, mark: Mark, match: re.Match[str], place: Place, line: Line) -> None:
+        values = {name: value for name, value in match.groupdict().items() if value is not None}
+        if self._begins(mark, line):
+            self.starts.append(Start(len(self.starts) + 1, place, line.time))
+            self._frames.clear()
+        start = self.now
+        start.marked = True
+        if start.time is None:
+            start.time = line.time
+        if mark.engine:
+            start.engine_pids[line.tag] = line.pid
+        event = Event(
+            mark=mark,
+            values=values,
+            place=place,
+            text=line.text,
+            tag=line.tag,
+            time=line.time if line.time is not None else self.last_time,
+        )
+        if len(start.events) < EVENTS_KEPT:
+            start.events.append(event)
+        if mark.ready and (start.ready is None or mark.ready == "server"):
+            start.ready = (
+                start.ready if start.ready and start.ready.mark.ready == "server" else event
+            )
+        if mark.ends:
+            start.stopped = place
+        start.stages[line.tag] = start.stage = mark.stage
+        for name, value in values.items():
+            start.values[name] = value
+            start.lines[name] = (place, line.text)
+        start.version = values.get("version") or values.get("trt") or start.version
+        if mark.id.startswith("trt-"):
+            start.engine = "tensorrt-llm"
+        elif mark.engine or mark.id in ("process", "arguments", "architecture", "loaded"):
+            start.engine = start.engine or "vllm"
+        if "arguments" in values or "config" in values:
+            self._settings(values.get("arguments") or values["config"])
+
+    def _begins(self, mark: Mark, line: Line) -> bool:
+        start = self.now
+        if mark.begins:
+            child = re.match(r"EngineCore|Worker|VllmWorker|Ray|ApiServer_[1-9]", line.tag)
+            later = start.stage not in ("", "arguments")
+            return not child and (later or start.failed)
+        if mark.engine and line.tag in start.engine_pids:
+            return start.failed or start.engine_pids[line.tag] != line.pid
+        return False
+
+    def _settings(self, text: str) -> None:
+        for match in CONFIG_VALUES.finditer(text):
+            name, value = match["key"], match["value"].strip("'\"")
+            if value not in ("None", ""):
+                self.now.values.setdefault(name, value)
+
+
+def in_order(hits: list[Hit]) -> Iterator[Hit]:
+    """The hits that may be a cause."""
+    return (hit for hit in hits if hit.signature.effect in ("fatal", "stall"))
