@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from infer_doctor import secret_forms
 from infer_doctor.host import Capture
 from infer_doctor.model import Redaction
 
@@ -273,3 +274,15 @@ def without_secrets(command: Sequence[str]) -> list[str]:
         else:
             shown.append(word)
     return shown
+
+
+def mask_line(text: str) -> str:
+    """A line of a log without secrets, client addresses and users: it is masked before it is kept."""
+    return secret_forms.mask(text, _mask_in_line)
+
+
+def _mask_in_line(kind: str, value: str) -> str:
+    return value if kind == "ip" and value.startswith(LOCAL_ADDRESSES) else f"<{kind}>"
+
+
+LOCAL_ADDRESSES = ("127.", "0.0.0.0", "::1")  # noqa: S104 - looked for, not bound to
