@@ -8,6 +8,8 @@ tensors that are alive at that moment, read out of the model code; the constants
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from infer_doctor.frozen import frozen
 from infer_doctor.memory.architecture import Architecture, Attention, Experts, Layer
 from infer_doctor.memory.layout import Layout
@@ -69,7 +71,17 @@ class Batch:
 
 
 def peak(model: Architecture, layout: Layout, stage: int, batch: Batch) -> int:
-    """Bytes at the highest point of the profile run on one rank of a stage."""
+    """Bytes at the highest point of the profile run on one rank of a stage.
+
+    The copy that an all-reduce makes is never more than what the other ranks take away.
+    """
+    found = _peak(model, layout, stage, batch)
+    if layout.tensor == 1:
+        return found
+    return min(found, _peak(model, replace(layout, tensor=1), stage, batch))
+
+
+def _peak(model: Architecture, layout: Layout, stage: int, batch: Batch) -> int:
     first, end = layout.layers_of(stage)
     layers = model.layers[first:end]
     workspace = highest = 0

@@ -141,6 +141,22 @@ def positive(config: Config, *names: str, default: Any = ABSENT) -> int:
     return value
 
 
+def fraction(config: Config, *names: str, default: float = 1.0) -> float:
+    """The first of these that is there, as a positive number."""
+    for name in names:
+        value = config.get(name)
+        if value is None:
+            continue
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not 0 < value < LARGEST
+        ):
+            raise Unplannable(f"config.json: {name} is {value!r}")
+        return float(value)
+    return default
+
+
 def section(config: Config, *names: str) -> Config:
     """The first of these that is an object, else an empty one."""
     for name in names:

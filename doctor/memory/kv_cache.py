@@ -100,22 +100,26 @@ def _blocks(layer: CacheLayer, length: int, demand: Demand) -> int:
 def cache_of(
     model: Architecture, layout: Layout, stage: int, item: float, block: int, state_item: int
 ) -> Cache:
-    """The cache of one rank of a stage; `item` is the bytes of a number in it."""
-    first, end = layout.layers_of(stage)
-    layers = model.layers[first:end]
-    attention = [
-        layer.attention for layer in layers if layer.attention and not layer.attention.shared
-    ]
-    states = [layer.state for layer in layers if layer.state]
+    """The cache of one rank of a stage; `item` is the bytes of a number in it.
+
+    The groups are those of the whole model: a stage holds its layers of each of them.
+    """
+    own = [(layer.attention, layer.state) for layer in model.layers]
+    attention = [one for one, _ in own if one and not one.shared]
+    states = [state for _, state in own if state]
     if states and attention:
         block = _aligned(attention[0], states, layout, item, block, state_item)
-    kept = [_of_attention(one, layout, item, block) for one in attention]
-    kept += [_indexer(one, block) for one in attention if one.indexer is not None]
-    page = max((layer.page for layer in kept), default=0)
-    for state in states:
-        size = state_bytes(state, layout.tensor, state_item)
-        kept.append(CacheLayer(kind="state", page=max(page, size), tokens=block))
-    return _grouped(kept)
+    page = max((_of_attention(one, layout, item, block).page for one in attention), default=0)
+    kept: list[tuple[int, CacheLayer]] = []
+    for place, (one, state) in enumerate(own):
+        if one and not one.shared:
+            kept.append((place, _of_attention(one, layout, item, block)))
+            if one.indexer is not None:
+                kept.append((place, _indexer(one, block)))
+        if state:
+            size = max(page, state_bytes(state, layout.tensor, state_item))
+            kept.append((place, CacheLayer(kind="state", page=size, tokens=block)))
+    return _grouped(kept, layout.layers_of(stage))
 
 
 def state_bytes(state: State, tensor: int, item: int) -> int:
@@ -161,25 +165,40 @@ def _indexer(attention: Attention, block: int) -> CacheLayer:
     )
 
 
-def _grouped(layers: list[CacheLayer]) -> Cache:
-    """kv_cache_utils.py:1362-1500: one group, one aggregated group, or groups of equal size."""
-    if not layers:
+def _grouped(layers: list[tuple[int, CacheLayer]], stage: tuple[int, int]) -> Cache:
+    """kv_cache_utils.py:1362-1500: one group, one aggregated group, or groups of equal size.
+
+    A group takes every n-th layer of its kind, so that each stage has some of each.
+    """
+    here = [layer for place, layer in layers if stage[0] <= place < stage[1]]
+    if not here:
         return Cache(block_bytes=0, groups=(), bytes_per_token=0.0)
     per_token = sum(
-        layer.page / layer.tokens for layer in layers if layer.kind in ("full", "indexer")
+        layer.page / layer.tokens for layer in here if layer.kind in ("full", "indexer")
     )
-    kinds: dict[CacheLayer, int] = {}
-    for layer in layers:
-        kinds[layer] = kinds.get(layer, 0) + 1
+    kinds: dict[CacheLayer, list[int]] = {}
+    for place, layer in layers:
+        kinds.setdefault(layer, []).append(place)
     names = {"full" if layer.kind == "indexer" else layer.kind for layer in kinds}
     if len(kinds) == 1 or names == {"full"}:
-        total = sum(layer.page for layer in layers)
-        return Cache(block_bytes=total, groups=(layers[0],), bytes_per_token=per_token)
-    counts = list(kinds.values())
+        total = sum(layer.page for layer in here)
+        return Cache(block_bytes=total, groups=(layers[0][1],), bytes_per_token=per_token)
+    counts = [len(places) for places in kinds.values()]
     size = max(counts) if max(counts) < min(counts) * GROUPS_EQUAL else min(counts)
-    groups = [layer for layer, count in kinds.items() for _ in range(_up(count, size))]
+    groups = []
+    most = 0
+    for layer, places in kinds.items():
+        number = _up(len(places), size)
+        groups += [layer] * number
+        for first in range(number):
+            own = [place for place in places[first::number] if stage[0] <= place < stage[1]]
+            most = max(most, len(own))
     page = max(layer.page for layer in kinds)
-    return Cache(block_bytes=size * page, groups=tuple(groups), bytes_per_token=per_token)
+    return Cache(
+        block_bytes=most * page,
+        groups=tuple(groups),
+        bytes_per_token=per_token,
+    )
 
 
 def longest(fits: Callable[[int], bool], limit: int) -> int:

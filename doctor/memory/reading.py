@@ -12,6 +12,7 @@ from infer_doctor.memory.architecture import (
     Layer,
     Unplannable,
     dtype_of,
+    fraction,
     heads_of,
     layer_count,
     number,
@@ -101,15 +102,12 @@ def _context(config: Config) -> int | None:
     scaling = section(config, "rope_scaling", "rope_parameters")
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     context = min(found)
-    original = scaling.get("original_max_position_embeddings")
-    factor = scaling.get("factor")
-    if kind == "yarn" and isinstance(original, int) and isinstance(factor, (int, float)):
-        return int(original * factor)
+    if kind == "yarn" and scaling.get("original_max_position_embeddings"):
+        original = positive(scaling, "original_max_position_embeddings")
+        return int(original * fraction(scaling, "factor"))
     if "gemma3" in str(config.get("model_type")):  # the factor is within its 131,072 (vLLM too)
         return context
-    if kind in ("linear", "dynamic") and isinstance(factor, (int, float)):
-        return int(context * factor)
-    return context
+    return int(context * fraction(scaling, "factor")) if kind in ("linear", "dynamic") else context
 
 
 def _rope(family: Family, config: Config, layers: tuple[Layer, ...]) -> tuple[tuple[int, int], ...]:
@@ -119,8 +117,8 @@ def _rope(family: Family, config: Config, layers: tuple[Layer, ...]) -> tuple[tu
     first = next((layer.attention for layer in layers if layer.attention), None)
     if first is None:
         return ()
-    share = config.get("partial_rotary_factor") or config.get("rotary_pct") or 1.0
-    width = first.rope_dim or int(first.head_dim * float(share))
+    share = fraction(config, "partial_rotary_factor", "rotary_pct")
+    width = first.rope_dim or int(first.head_dim * share)
     rows = _context(config) or 0
     scaling = section(config, "rope_scaling", "rope_parameters")
     if scaling.get("rope_type", scaling.get("type")) == "longrope":
