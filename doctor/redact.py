@@ -8,12 +8,12 @@ folder of the user who runs the doctor becomes `~`, so that commands can still b
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from infer_doctor import secret_forms
@@ -47,31 +47,21 @@ What ends in "keyfile" names a file."""
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 
-FORMS = (
-    (
-        "token",
-        ("hf_", "sk-", "ghp_", "gho_", "glpat-", "nvapi-", "xoxa-", "xoxb-", "xoxp-"),
-        re.compile(
-            r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[po]_[A-Za-z0-9]{16,}"
-            r"|(?:glpat|nvapi)-[A-Za-z0-9_-]{16,}|xox[abp]-[A-Za-z0-9-]{10,})"
-        ),
-    ),
-    ("token", ("earer ", "EARER "), re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}")),
-    (
-        "token",
-        ("eyJ",),
-        re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
-    ),
-    ("token", ("AKIA",), re.compile(r"\bAKIA[0-9A-Z]{16}\b")),
-    ("credentials", ("://",), re.compile(r"(?<=://)[^/\s:@\"']+:[^/\s@\"']+(?=@)")),
-    (
-        "user",
-        ("/home/", "/Users/"),
-        re.compile(r"(?<=/home/)[^/\s:\"'<>\\]+|(?<=/Users/)[^/\s:\"'<>\\]+"),
-    ),
+PUBLIC_HOSTS = re.compile(
+    r"(?i)(?:[\w.-]*\.)?(?:localhost|huggingface\.co|hf-mirror\.com|hf\.co|github\.com|githubusercontent\.com"
+    r"|pypi\.org|pytorch\.org|nvidia\.com|nvcr\.io|docker\.(?:io|com)|quay\.io|ghcr\.io|modelscope\.cn"
+    r"|openai\.com|anaconda\.(?:org|com))|(?:cluster\.)?local|svc|internal|auto|none|all|any|true|false|on|off"
 )
-"""Secrets and names by their own form, wherever they stand: kind, words one of which every match
-contains or follows (a search for a word is much faster than for a pattern), pattern."""
+"""Names that everybody knows, and words that are no names."""
+
+HOST_IN_VALUE = re.compile(
+    r"(?:(?<=^)|(?<=://)|(?<=@)|(?<=,)|(?<=\s)|(?<=^\.)|(?<=,\.))[A-Za-z][\w-]*(?:\.[\w-]+)*(?=$|[:/,\s])"
+)
+"""A host in the value of a variable that names machines: alone, in a URL, in a list."""
+
+URL_SCHEME = re.compile(r"[A-Za-z][\w+.-]*(?=://)")
+
+POD_VARIABLES = ("HOSTNAME", "POD_NAME", "NODE_NAME")
 
 
 class Redactor:
@@ -82,6 +72,7 @@ class Redactor:
         self._subnets: dict[str, int] = {}
         self._exact: dict[str, str] = {}
         self._host: re.Pattern[str] | None = None
+        self._host_names: set[str] = set()
         self._home: re.Pattern[str] | None = None
         self._user: re.Pattern[str] | None = None
         kept = list(captures)
@@ -89,9 +80,8 @@ class Redactor:
             self._learn(capture)
         for capture in kept:  # numbers what is found by its form, in order
             parts = [capture.arguments, capture.value, capture.error]
-            # One look at the whole is 20 times faster than one at each of thousands of strings.
-            whole = json.dumps(parts)
-            if self._masked(whole, _any_mask) != whole:
+            # One look at the whole is faster than one at each of thousands of strings.
+            if self.touches(parts):
                 self.value(parts)
 
     @property
@@ -111,9 +101,7 @@ class Redactor:
             text = self._home.sub(self._home_mask, text)
         if self._user is not None:
             text = self._user.sub(partial(_replace, mask, "user"), text)
-        for kind, words, pattern in FORMS:
-            if any(word in text for word in words):
-                text = pattern.sub(partial(_replace, mask, kind), text)
+        text = secret_forms.mask(text, self._form if mask == self._mask else mask)
         if self._host is not None:
             text = self._host.sub(partial(_replace, mask, "host"), text)
         if self._subnets:
@@ -122,8 +110,10 @@ class Redactor:
 
     def touches(self, value: object) -> bool:
         """Whether masking may change anything in a value, by one look at the whole of it."""
-        text = repr(value)
-        if "hostname" in text or any(repr(secret)[1:-1] in text for secret in self._exact):
+        lines: list[str] = []
+        _strings_in(value, "", lines)
+        text = "\n".join(lines)
+        if "hostname" in text or any(secret in text for secret in self._exact):
             return True
         return self._masked(text, _any_mask) != text
 
@@ -132,13 +122,39 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            masked = {self.text(key): self.value(item) for key, item in value.items()}
+            masked = {self.text(key): self._item(key, item, value) for key, item in value.items()}
             if isinstance(name := value.get("hostname"), str):
                 masked["hostname"] = self._mask("host", name)
             return masked
         if isinstance(value, (list, tuple)):
             return [self.value(item) for item in value]
         return value
+
+    def _item(self, key: object, item: Any, row: dict[Any, Any]) -> Any:
+        """The value of a key, masked whole where its name says that it is a secret."""
+        name = row.get("name") if key == "value" else key
+        if isinstance(item, str) and isinstance(name, str):
+            if name.lower() == "serial" and item.isdigit():
+                return self._mask("serial", item)
+            if secret_forms.names_secret(name) and secret_forms.is_secret(item):
+                return self._mask("token", item)
+        return self.value(item)
+
+    def learn(self, text: str) -> None:
+        """Number what a file that will be masked holds, so that it is masked elsewhere too.
+
+        What stands under a secret's name in one file may stand in a line of another.
+        """
+
+        def found(kind: str, value: str) -> str:
+            known = self._form(kind, value)
+            if kind in ("token", "credentials") and known != value:
+                word = value.partition(":")[2] or value if kind == "credentials" else value
+                if len(word) >= SHORTEST_SECRET and not word.isdigit():
+                    self._exact.setdefault(word, known)
+            return known
+
+        secret_forms.mask(text, found)
 
     def capture(self, capture: Capture) -> Capture:
         """The capture as it may be written to a file."""
@@ -169,7 +185,8 @@ class Redactor:
         self._mask("host", name)
         names = {form for form in (name, short) if re.search(r"[0-9.-]", form) and len(form) > 3}
         if names and not name.startswith("<"):
-            words = "|".join(re.escape(form) for form in sorted(names, key=len, reverse=True))
+            self._host_names |= names
+            words = "|".join(re.escape(n) for n in sorted(self._host_names, key=len, reverse=True))
             self._host = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-]|\.\w)")
             for form in names:
                 self._masks.setdefault(("host", form), self._masks["host", name])
@@ -195,26 +212,41 @@ class Redactor:
             return self._mask("token", value)
         if name in ("USER", "LOGNAME") and value != "root":
             return self._mask("user", value)
+        if name in POD_VARIABLES and value and not value.startswith("<"):
+            self._learn_host(value)
+            return self._mask("host", value)
         if ADDRESS_NAME.search(name):
             value = USERINFO.sub(lambda match: self._mask("credentials", match[0]), value)
-            return ADDRESS.sub(self._address, value)
+            value = ADDRESS.sub(lambda match: self._address(match[0]), value)
+            return HOST_IN_VALUE.sub(self._host_in_value, value)
         return value
 
-    def _address(self, match: re.Match[str]) -> str:
-        import ipaddress  # only where a variable holds an address
+    def _host_in_value(self, match: re.Match[str]) -> str:
+        if PUBLIC_HOSTS.fullmatch(match[0]) or URL_SCHEME.match(match.string, match.start()):
+            return match[0]
+        self._learn_host(match[0])
+        return self._mask("host", match[0])
+
+    def _form(self, kind: str, value: str) -> str:
+        """What a value of a known form becomes."""
+        return self._address(value) if kind == "ip" else self._mask(kind, value)
+
+    def _address(self, text: str) -> str:
+        import ipaddress  # only where there is one
 
         try:
-            address = ipaddress.ip_address(match[0])
+            address = ipaddress.ip_address(text)
         except ValueError:
-            return match[0]
+            return text
         if address.is_loopback or address.is_unspecified:
-            return match[0]
-        subnet = str(ipaddress.ip_network(f"{match[0]}/24", strict=False))
+            return text
+        length = 24 if address.version == 4 else 64
+        subnet = str(ipaddress.ip_network(f"{text}/{length}", strict=False))
         number = self._subnets.setdefault(subnet, len(self._subnets) + 1)
-        found = self._masks.get(("ip", match[0]))
+        found = self._masks.get(("ip", text))
         if found is None:
             count = sum(kind == "ip" for kind, _ in self._masks) + 1
-            found = self._masks["ip", match[0]] = f"<ip:{number}.{count}>"
+            found = self._masks["ip", text] = f"<ip:{number}.{count}>"
         return found
 
     def _known_address(self, match: re.Match[str]) -> str:
@@ -247,6 +279,8 @@ def _replace(mask: Callable[[str, str], str], kind: str, match: re.Match[str]) -
 
 def _any_mask(kind: str, value: str) -> str:
     """A mask for a trial run: it numbers nothing."""
+    if kind == "ip" and value.startswith(LOCAL_ADDRESSES):
+        return value
     return value if value.startswith(("<", "~")) else f"<{kind}>"
 
 
@@ -286,3 +320,26 @@ def _mask_in_line(kind: str, value: str) -> str:
 
 
 LOCAL_ADDRESSES = ("127.", "0.0.0.0", "::1")  # noqa: S104 - looked for, not bound to
+
+
+def _strings_in(value: object, name: object, lines: list[str]) -> None:
+    """Every text within a value, a line each, behind the name of its field where that tells more."""
+    if isinstance(value, str):
+        lines.append(f"{name}: {value}" if _telling(str(name)) else value)
+    elif isinstance(value, dict):
+        if isinstance(name := value.get("name"), str) and isinstance(value.get("value"), str):
+            lines.append(f"name: {name}\nvalue: {value['value']}")
+        for key, item in value.items():
+            lines.append(str(key))
+            _strings_in(item, key, lines)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _strings_in(item, "", lines)
+    elif dataclasses.is_dataclass(value):
+        for field, item in vars(value).items():
+            _strings_in(item, field, lines)
+
+
+@cache
+def _telling(name: str) -> bool:
+    return name.lower() == "serial" or secret_forms.names_secret(name)
