@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
 from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.facts.model_support import ModelSupport
 from infer_doctor.fixes.models import advise, change_option, drop_option
@@ -23,7 +23,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import require_config
+from infer_doctor.launch.model_judge import confidence, require_config
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.models import config as read
 from infer_doctor.models import hub
@@ -44,6 +44,7 @@ def context_too_long(
     options: EngineOptions,
     files: ModelFiles | None,
     config: ModelConfig | None,
+    published: PublishedConfig | None,
     environ: Environ | None,
 ) -> Iterator[Finding]:
     """The launch asks for a longer context than the model was made for.
@@ -69,7 +70,7 @@ def context_too_long(
         raise NotApplicable("the engine takes the length from the model")
     if isinstance(length, bool) or not isinstance(length, int):
         raise Unavailable(f"{LENGTH} is {length!r}, no whole number")
-    config = require_config(config, files)
+    config = require_config(config, files, published)
     limit, key = read.longest(config.values)
     if limit is None:
         return
@@ -84,6 +85,7 @@ def context_too_long(
     allowed = hub.is_true(variables, ALLOW)
     yield Finding(
         about=LENGTH,
+        confidence=confidence(config),
         severity="warning" if allowed else None,
         message=f"{setting(options, LENGTH, length)}, but the model goes up to {limit:,} tokens"
         f"{f'; {ALLOW} lets it start all the same' if allowed else ''}",

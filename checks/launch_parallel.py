@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from infer_doctor.engine import NotApplicable
-from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.facts.gpu import Gpus
-from infer_doctor.facts.model_config import ModelConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
 from infer_doctor.facts.model_files import ModelFiles
-from infer_doctor.facts.visible import VisibleDevices
-from infer_doctor.fixes.models import advise, change_option, change_variable, drop_option
+from infer_doctor.fixes.models import change_option, drop_option
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import (
     evidence,
     flag,
-    is_here,
     require_vllm,
     setting,
     value_of,
     whole,
-    word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import require_config
+from infer_doctor.launch.model_judge import confidence, quantization_of, require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.models import parallel
@@ -36,21 +31,13 @@ PIPELINE = "pipeline_parallel_size"
 EXPERT = "enable_expert_parallel"
 
 
-def listed(sizes: Sequence[int]) -> str:
-    """1, 2, 4 or 8."""
-    words = [str(size) for size in sizes]
-    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
-
-
-def offered(sizes: Sequence[int], wanted: int) -> list[int]:
-    """The sizes worth naming: up to the next one above the size that was asked for."""
-    above = [size for size in sizes if size > wanted][:1]
-    return [size for size in sizes if size <= wanted] + above
-
-
 @check("launch-tp-indivisible", severity="error", category="tp_divisibility", since="0.2")
 def tp_indivisible(
-    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
 ) -> Iterator[Finding]:
     """The model cannot be divided over so many tensor parallel ranks.
 
@@ -63,7 +50,8 @@ def tp_indivisible(
     the size; key-value heads by the size or, above them, the size by the heads; the width of the MLP
     or, without expert parallelism, that of the experts; for AWQ and GPTQ whole groups on each rank,
     for block-quantised fp8 whole blocks. Numbers that config.json does not give are not judged.
-    `--hf-overrides` counts.
+    `--hf-overrides` counts. A well-known model that is not on this machine is judged by its published
+    configuration (catalog/models.json), and the finding is only likely.
 
     ## Fix safety
     Safe: another size in the launch. The model needs the memory of that many GPUs.
@@ -72,8 +60,8 @@ def tp_indivisible(
     size = whole(options, TENSOR, 1)
     if size <= 1:
         raise NotApplicable("one tensor parallel rank divides nothing")
-    config = require_config(config, files)
-    quantization = files.quantization if files is not None else None
+    config = require_config(config, files, published)
+    quantization = quantization_of(files, config)
     experts = bool(value_of(options, EXPERT, False))
     found = list(parallel.problems(config.values, size, quantization, expert_parallel=experts))
     if not found:
@@ -84,8 +72,9 @@ def tp_indivisible(
     names = ("num_attention_heads", "num_key_value_heads", "vocab_size", "intermediate_size")
     yield Finding(
         about=TENSOR,
+        confidence=confidence(config),
         message=f"{setting(options, TENSOR, size)}: {' and '.join(found)} cannot be divided over "
-        f"{size} ranks; sizes that work: {listed(offered(good, size))}",
+        f"{size} ranks; sizes that work: {parallel.listed(parallel.offered(good, size))}",
         evidence=(
             *evidence(options, TENSOR, EXPERT),
             config.evidence(*names, "moe_intermediate_size"),
@@ -113,145 +102,13 @@ def _other_size(
     )
 
 
-@check("launch-gpus-too-few", severity="error", category="gpu_count_ray", since="0.2")
-def gpus_too_few(
-    launch: Launch,
-    options: EngineOptions,
-    gpus: Gpus | None,
-    visible: VisibleDevices | None,
-    engine: EngineFact | None,
-    config: ModelConfig | None,
-    files: ModelFiles | None,
-) -> Iterator[Finding]:
-    """The launch has more ranks than the machine has GPUs for.
-
-    ## Why it matters
-    vLLM stops with "World size (8) is larger than the number of available GPUs (4) in this node",
-    with Ray it waits for a placement group that never comes.
-
-    ## How it decides
-    Ranks on this machine: tensor x pipeline (x prefill context) x data parallel, divided by
-    `--nnodes`, with `--data-parallel-size-local` in place of the data parallel size. GPUs: what
-    CUDA_VISIBLE_DEVICES leaves of those that the driver offers. With Ray and with an external
-    launcher other machines may give GPUs, so nothing is judged then. Where the GPUs are not known
-    (none here, or another machine) the size is named as not verified, with the sizes that divide
-    the model. The CPU build has no ranks on GPUs.
-
-    ## Fix safety
-    Safe: a smaller size in the launch; it must divide the attention heads too.
-    """
-    require_vllm(options)
-    if engine is not None and engine.build == "cpu" and is_here(launch):
-        raise NotApplicable("the installed vLLM is a CPU build")
-    backend = word(options, "distributed_executor_backend")
-    if backend in ("ray", "external_launcher"):
-        raise Unavailable(f"with {backend} other machines may give GPUs")
-    tensor, pipeline = whole(options, TENSOR, 1), whole(options, PIPELINE, 1)
-    context = whole(options, "prefill_context_parallel_size", 1)
-    replicas = whole(options, "data_parallel_size", 1)
-    local = value_of(options, "data_parallel_size_local")
-    replicas = local if type(local) is int and local >= 0 else replicas
-    nodes = whole(options, "nnodes", 1)
-    ranks = tensor * pipeline * context * replicas // max(nodes, 1)
-    if ranks <= 1:
-        raise NotApplicable("one rank: gpu-none judges whether there is a GPU")
-    good = _divisors(config, files, options)
-    product = _product(options, tensor, pipeline, context, replicas, nodes)
-    where = evidence(options, TENSOR, PIPELINE, "data_parallel_size", "nnodes")
-    if gpus is None or not is_here(launch):
-        if launch.container is not None and launch.container.gpus is not None:
-            raise NotApplicable("the manifest says how many GPUs there are")
-        yield Finding(
-            about="GPUs",
-            severity="info",
-            message=f"{product}: whether the machine has them was not verified"
-            f"{_divide(good, tensor)}",
-            evidence=where or (Evidence(source=launch.place.file, line=launch.place.line),),
-        )
-        return
-    if gpus.gaps:
-        raise Unavailable(gpus.gaps[0])
-    count = len(gpus.gpus) if visible is None else len(visible.entries)
-    if ranks <= count:
-        return
-    hidden = visible is not None and len(gpus.gpus) >= ranks
-    about = f", but CUDA_VISIBLE_DEVICES={visible.value}" if hidden and visible else ""
-    yield Finding(
-        about="GPUs",
-        message=f"{product}; {plural(count, 'GPU')} {'is' if count == 1 else 'are'} visible"
-        f"{_divide(good, tensor) if not hidden else ''}",
-        evidence=(
-            *where,
-            Evidence(source=gpus.source, excerpt=f"{plural(len(gpus.gpus), 'GPU')}{about}"),
-        ),
-        fixes=_fewer(launch, options, good, count, hidden=hidden, ranks=ranks),
-    )
-
-
-def _divisors(
-    config: ModelConfig | None, files: ModelFiles | None, options: EngineOptions
-) -> tuple[int, ...]:
-    if config is None or files is None:
-        return ()
-    experts = options.get(EXPERT) is True
-    return parallel.sizes(config.values, files.quantization, expert_parallel=experts)
-
-
-def _divide(good: Sequence[int], size: int) -> str:
-    return f"; sizes that divide this model: {listed(offered(good, size) or good)}" if good else ""
-
-
-def _product(
-    options: EngineOptions, tensor: int, pipeline: int, context: int, replicas: int, nodes: int
-) -> str:
-    factors = [("tensor", tensor), ("pipeline", pipeline), ("prefill context", context)]
-    factors.append(("data parallel", replicas))
-    used = [(name, number) for name, number in factors if number > 1]
-    total = tensor * pipeline * context * replicas
-    if len(used) == 1 and nodes <= 1:
-        names = {"tensor": TENSOR, "pipeline": PIPELINE, "data parallel": "data_parallel_size"}
-        name = names.get(used[0][0], "prefill_context_parallel_size")
-        return f"{flag(options, name)} {total} needs {plural(total, 'GPU')}"
-    text = " x ".join(f"{name} {number}" for name, number in used)
-    share = f" over {nodes} nodes" if nodes > 1 else ""
-    here = total // max(nodes, 1)
-    return f"{text}{share} needs {plural(here, 'GPU')}{' on each' if nodes > 1 else ''}"
-
-
-def _fewer(
-    launch: Launch,
-    options: EngineOptions,
-    good: Sequence[int],
-    count: int,
-    *,
-    hidden: bool,
-    ranks: int,
-) -> tuple[Fix, ...]:
-    if hidden:
-        indices = ",".join(str(index) for index in range(ranks))
-        return (change_variable(launch, "CUDA_VISIBLE_DEVICES", indices),)
-    fits = [size for size in good if size <= count]
-    if not fits or whole(options, PIPELINE, 1) > 1 or whole(options, "data_parallel_size", 1) > 1:
-        return (
-            advise(
-                "use-more-gpus",
-                f"Start on a machine with {plural(ranks, 'GPU')}, or lower the sizes",
-            ),
-        )
-    return (
-        change_option(
-            launch,
-            options,
-            TENSOR,
-            max(fits),
-            why=f"the largest size that divides the model and {plural(count, 'GPU')} can run",
-        ),
-    )
-
-
 @check("launch-pipeline-too-deep", severity="error", category="tp_divisibility", since="0.2")
 def pipeline_too_deep(
-    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
 ) -> Iterator[Finding]:
     """The launch has more pipeline stages than the model has layers.
 
@@ -269,7 +126,7 @@ def pipeline_too_deep(
     stages = whole(options, PIPELINE, 1)
     if stages <= 1:
         raise NotApplicable("one pipeline stage")
-    config = require_config(config, files)
+    config = require_config(config, files, published)
     layers = read.size(config.values, "layers")
     if layers is None:
         raise Unavailable(f"{config.source} does not say how many layers there are")
@@ -277,6 +134,7 @@ def pipeline_too_deep(
         return
     yield Finding(
         about=PIPELINE,
+        confidence=confidence(config),
         message=f"{setting(options, PIPELINE, stages)}, but the model has {plural(layers, 'layer')}",
         evidence=(*evidence(options, PIPELINE), config.evidence("num_hidden_layers", "n_layer")),
         fixes=(change_option(launch, options, PIPELINE, 1),),
@@ -289,7 +147,11 @@ EXPERTS_BY_DEFAULT = ("nemotron_h",)
 
 @check("launch-expert-parallel-dense", severity="error", category="launch_argument", since="0.2")
 def expert_parallel_dense(
-    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
 ) -> Iterator[Finding]:
     """Expert parallelism is asked for, and the model has no experts.
 
@@ -308,7 +170,7 @@ def expert_parallel_dense(
     require_vllm(options)
     if value_of(options, EXPERT, False) is not True:
         raise NotApplicable("expert parallelism is not asked for")
-    config = require_config(config, files)
+    config = require_config(config, files, published)
     text = read.text_part(config.values)
     if read.experts(config.values) or "block_configs" in text:
         return
@@ -317,6 +179,7 @@ def expert_parallel_dense(
         raise Unavailable(f"{kind} models have experts that config.json need not name")
     yield Finding(
         about=EXPERT,
+        confidence=confidence(config),
         message=f"{flag(options, EXPERT)}, but this {kind} model has no experts",
         evidence=(
             *evidence(options, EXPERT),
@@ -328,7 +191,11 @@ def expert_parallel_dense(
 
 @check("launch-context-parallel-refused", severity="error", category="tp_divisibility", since="0.2")
 def context_parallel_refused(
-    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
 ) -> Iterator[Finding]:
     """The decode context parallel size does not fit the heads and the tensor parallel size.
 
@@ -348,7 +215,7 @@ def context_parallel_refused(
     ranks, tensor = whole(options, name, 1), whole(options, TENSOR, 1)
     if ranks <= 1:
         raise NotApplicable("decode context parallelism is not asked for")
-    config = require_config(config, files)
+    config = require_config(config, files, published)
     problem, best = None, 1
     shared, heads = read.kv_heads(config.values), read.size(config.values, "heads")
     if tensor % ranks:
@@ -367,6 +234,7 @@ def context_parallel_refused(
         return
     yield Finding(
         about=name,
+        confidence=confidence(config),
         message=f"{setting(options, name, ranks)}: {problem}",
         evidence=(
             *evidence(options, name, TENSOR),

@@ -31,6 +31,7 @@ ENGINE: dict[str, dict[str, Any]] = json.loads((CASES / "configs-engine.json").r
 MODULES = (
     "launch_additions",
     "launch_attention",
+    "launch_gpus",
     "launch_model",
     "launch_parallel",
     "launch_quantization",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from infer_doctor.catalog.models import published
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.frozen import frozen
@@ -36,22 +37,47 @@ class ModelConfig:
         return Evidence(source=self.source, excerpt=", ".join(found)[:200])
 
 
+@frozen
+class PublishedConfig(ModelConfig):
+    """The same for a well-known model that is not here, out of the catalogue: only likely."""
+
+
 @probe
 def model_config(files: ModelFiles, options: EngineOptions) -> ModelConfig:
     """Needs config.json; a GGUF file and a name that is not here have none."""
     config = files.config
     if config is None:
         raise Unavailable(files.gaps[0] if files.gaps else why_not(files))
-    overrides = options.get("hf_overrides")
-    if isinstance(overrides, Unknown) or callable(overrides):
-        raise Unavailable("--hf-overrides changes config.json in a way that is not known")
-    if not isinstance(overrides, Mapping):
-        overrides = {}
+    overrides = _overrides(options)
     return ModelConfig(
         values=merged(config, overrides),
         source=files.path_of("config.json"),
         overridden=tuple(overrides),
     )
+
+
+@probe
+def published_config(options: EngineOptions) -> PublishedConfig:
+    """By the name of the repository alone; another revision may differ."""
+    name = options.model.value if options.model is not None else None
+    if not isinstance(name, str) or options.get("revision") is not None:
+        raise Unavailable("the model is not known by its name")
+    config = published(name)
+    if config is None:
+        raise Unavailable(f"{name} is not in the catalogue of models")
+    overrides = _overrides(options)
+    return PublishedConfig(
+        values=merged(config, overrides),
+        source=f"config.json of {name} as published",
+        overridden=tuple(overrides),
+    )
+
+
+def _overrides(options: EngineOptions) -> Mapping[str, Any]:
+    overrides = options.get("hf_overrides")
+    if isinstance(overrides, Unknown) or callable(overrides):
+        raise Unavailable("--hf-overrides changes config.json in a way that is not known")
+    return overrides if isinstance(overrides, Mapping) else {}
 
 
 def why_not(files: ModelFiles) -> str:

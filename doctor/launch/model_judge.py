@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig, why_not
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, why_not
 from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.fixes.models import advise, fetch_again
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch
-from infer_doctor.model import Fix
+from infer_doctor.model import Confidence, Fix
 from infer_doctor.models import hub
 
 MANY = 4
@@ -63,10 +64,32 @@ def download(
     return (fetch_again(files.model, names, python=python, revision=files.revision, folder=None),)
 
 
-def require_config(config: ModelConfig | None, files: ModelFiles | None) -> ModelConfig:
-    """For checks that do not apply to most launches: config.json is only missed where it is needed."""
+def require_config(
+    config: ModelConfig | None,
+    files: ModelFiles | None,
+    published: PublishedConfig | None = None,
+) -> ModelConfig:
+    """For checks that do not apply to most launches: config.json is only missed where it is needed.
+
+    The published one stands in for a model that is not here, never for one that cannot be read.
+    """
     if config is not None:
         return config
+    if published is not None and (files is None or (files.origin == "named" and not files.folder)):
+        return published
     if files is None:
         raise Unavailable("the files of the model are not known")
     raise Unavailable(files.gaps[0] if files.gaps else why_not(files))
+
+
+def confidence(config: ModelConfig) -> Confidence:
+    """What is read off the catalogue is only likely."""
+    return "likely" if isinstance(config, PublishedConfig) else "certain"
+
+
+def quantization_of(files: ModelFiles | None, config: ModelConfig) -> Mapping[str, Any] | None:
+    """Of the files, else of the published configuration."""
+    if files is not None and files.quantization:
+        return files.quantization
+    own = config.values.get("quantization_config")
+    return own if isinstance(own, Mapping) else None

@@ -7,7 +7,7 @@ layers/quantization/utils/fp8_utils.py:1299-1370; widths divide() of distributed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infer_doctor.models import config as read
@@ -72,3 +72,15 @@ def sizes(
         for size in range(1, LARGEST + 1)
         if not any(problems(config, size, quantization, expert_parallel=expert_parallel))
     )
+
+
+def listed(sizes: Sequence[int]) -> str:
+    """1, 2, 4 or 8."""
+    words = [str(size) for size in sizes]
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def offered(sizes: Sequence[int], wanted: int) -> list[int]:
+    """The sizes worth naming: up to the next one above the size that was asked for."""
+    above = [size for size in sizes if size > wanted][:1]
+    return [size for size in sizes if size <= wanted] + above

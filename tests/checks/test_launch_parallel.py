@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from launches import config, files, gpus, launch, options, values
 
+from infer_doctor.checks.launch_gpus import gpus_too_few
 from infer_doctor.checks.launch_parallel import (
     context_parallel_refused,
     expert_parallel_dense,
-    gpus_too_few,
     pipeline_too_deep,
     tp_indivisible,
 )
 from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.model_config import published_config
 from infer_doctor.facts.visible import VisibleDevices
+from infer_doctor.host import Unavailable
 from infer_doctor.models import parallel
 from infer_doctor.testing import contract, examine
 
@@ -84,7 +86,6 @@ def gpu_facts(count: int, **given: Any) -> list[Any]:
 
 def test_gpus_contract() -> None:
     contract(
-        gpus_too_few,
         fires=gpu_facts(2, tensor_parallel_size=4),
         passes=gpu_facts(4, tensor_parallel_size=4),
     )
@@ -162,3 +163,23 @@ def test_context_parallel() -> None:
     mla = config("deepseek-ai--DeepSeek-R1")
     facts = [launch(), options(**given, decode_context_parallel_size=8), mla]
     assert examine(context_parallel_refused, *facts).outcome == "passed"
+
+
+def test_a_well_known_model_that_is_not_here_is_judged_by_its_name() -> None:
+    """tensor_parallel_size=3 for a Llama, on a machine without the model."""
+    asked = options("meta-llama/Llama-3.1-70B-Instruct", tensor_parallel_size=3)
+    published = published_config(asked)
+    (finding,) = examine(tp_indivisible, launch(), asked, published).findings
+    assert (finding.confidence, finding.severity) == ("likely", "error")
+    assert "64 attention heads and 8 key-value heads" in finding.message
+    (finding,) = examine(gpus_too_few, launch("another"), asked, published).findings
+    assert finding.message.endswith("sizes that divide this model: 1, 2 or 4")
+    unreadable = files(folder="/models/m", origin="folder", config=None)
+    assert examine(tp_indivisible, launch(), asked, unreadable, published).outcome == "blocked"
+
+
+def test_published_is_only_what_the_catalogue_has() -> None:
+    for wrong in (options("org/private-70b"), options("Qwen/Qwen3-8B", revision="v2")):
+        with pytest.raises(Unavailable):
+            published_config(wrong)
+    assert published_config(options("qwen/qwen3-8b")).values["num_attention_heads"] == 32

@@ -1,0 +1,118 @@
+"""Make doctor/catalog/models.json out of tests/cases/configs: what sizes published models have.
+
+python scripts/make_models.py > doctor/catalog/models.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from infer_doctor.models import config as read
+
+KEPT = {name for names in read.NAMES.values() for name in names} | {
+    *read.LENGTHS,
+    "architectures",
+    "attn_config",
+    "compress_ratios",
+    "head_dim",
+    "kv_lora_rank",
+    "model_type",
+    "multi_query",
+    "new_decoder_architecture",
+    "original_max_position_embeddings",
+    "qk_rope_head_dim",
+    "quantization_config",
+    "rope_parameters",
+    "rope_scaling",
+    "torch_dtype",
+}
+QUANTIZATION = ("quant_method", "group_size", "bits", "weight_block_size")
+
+
+def kept(config: dict[str, Any]) -> dict[str, Any]:
+    """The keys that a check of a model that is only named may read."""
+    found = {key: value for key, value in config.items() if key in KEPT and value is not None}
+    for part in read.TEXT_PARTS:
+        if isinstance(config.get(part), dict):
+            found[part] = kept(config[part])
+    if isinstance(quantization := found.get("quantization_config"), dict):
+        found["quantization_config"] = {
+            k: quantization[k] for k in QUANTIZATION if k in quantization
+        }
+    return found
+
+
+QWEN25 = {
+    "0.5B": (896, 14, 2, 24, 4864, 151936),
+    "1.5B": (1536, 12, 2, 28, 8960, 151936),
+    "3B": (2048, 16, 2, 36, 11008, 151936),
+    "14B": (5120, 40, 8, 48, 13824, 152064),
+    "32B": (5120, 40, 8, 64, 27648, 152064),
+    "72B": (8192, 64, 8, 80, 29568, 152064),
+}
+QWEN3 = {
+    "1.7B": (2048, 16, 8, 28, 6144, 151936),
+    "4B": (2560, 32, 8, 36, 9728, 151936),
+    "14B": (5120, 40, 8, 40, 17408, 151936),
+    "32B": (5120, 64, 8, 64, 25600, 151936),
+}
+SIZES = ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers")
+"""Sizes of models of one family, from their config.json: these, then intermediate_size, vocab_size."""
+
+SAME = {
+    "meta-llama/Meta-Llama-3.1-8B": (
+        "meta-llama/Llama-3.1-8B",
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "meta-llama/Meta-Llama-3.1-8B-Instruct",
+        "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
+    ),
+    "meta-llama/Meta-Llama-3.1-70B": (
+        "meta-llama/Llama-3.1-70B",
+        "meta-llama/Llama-3.1-70B-Instruct",
+        "meta-llama/Meta-Llama-3.1-70B-Instruct",
+        "meta-llama/Llama-3.3-70B-Instruct",
+        "deepseek-ai/DeepSeek-R1-Distill-Llama-70B",
+    ),
+    "meta-llama/Meta-Llama-3.1-405B": (
+        "meta-llama/Llama-3.1-405B",
+        "meta-llama/Llama-3.1-405B-Instruct",
+    ),
+    "meta-llama/Llama-2-7b-hf": ("meta-llama/Llama-2-7b-chat-hf",),
+    "meta-llama/Llama-2-70b-hf": ("meta-llama/Llama-2-70b-chat-hf",),
+    "meta-llama/Llama-3.2-1B": ("meta-llama/Llama-3.2-1B-Instruct",),
+    "mistralai/Mixtral-8x7B-v0.1": ("mistralai/Mixtral-8x7B-Instruct-v0.1",),
+    "mistralai/Mistral-7B-Instruct-v0.3": ("mistralai/Mistral-7B-v0.3",),
+    "tiiuae/falcon-7b": ("tiiuae/falcon-7b-instruct",),
+    "tiiuae/falcon-40b": ("tiiuae/falcon-40b-instruct",),
+    "deepseek-ai/DeepSeek-R1": ("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3-0324"),
+}
+"""Models with the sizes of another one."""
+
+
+def main() -> None:
+    cases = Path(__file__).parent.parent / "tests" / "cases" / "configs"
+    models = {
+        path.stem.replace("--", "/"): kept(json.loads(path.read_text()))
+        for path in sorted(cases.glob("*.json"))
+    }
+    for family, base, rows in (
+        ("Qwen/Qwen2.5-{}", "Qwen/Qwen2.5-7B-Instruct", QWEN25),
+        ("Qwen/Qwen3-{}", "Qwen/Qwen3-8B", QWEN3),
+    ):
+        for size, numbers in rows.items():
+            names = (*SIZES, "intermediate_size", "vocab_size")
+            config = {**models[base], **dict(zip(names, numbers, strict=True))}
+            models[family.format(size)] = config
+            if "2.5" in family:
+                models[family.format(size) + "-Instruct"] = config
+    for name, others in SAME.items():
+        for other in others:
+            models[other] = models[name]
+    json.dump(dict(sorted(models.items())), sys.stdout, separators=(",", ":"), sort_keys=True)
+    sys.stdout.write("\n")
+
+
+main()
