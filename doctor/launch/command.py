@@ -60,6 +60,8 @@ WRAPPERS: Mapping[str, frozenset[str]] = {
         "taskset": "",
         "timeout": "-k --kill-after -s --signal",
         "sudo": "-u --user -g --group -h --host -p --prompt -C --close-from -D --chdir",
+        "systemd-run": "-p --property -u --unit -E --setenv --slice -M --machine --description "
+        "--uid --gid --nice --working-directory",
         "tini": "-p -e",
         "dumb-init": "-r --rewrite",
         "trtllm-llmapi-launch": "",

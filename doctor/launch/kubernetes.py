@@ -18,6 +18,9 @@ from infer_doctor.launch.model import Launch, Variable, Word
 REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_][\w.-]*)\)")
 """$(NAME); $$(NAME) stays as it is (kubernetes.io/docs/tasks/inject-data-application)."""
 
+SUBSTITUTED = re.compile(r"\$\{[A-Za-z_]\w*\}")
+"""${NAME} is nothing to Kubernetes: envsubst or the like puts it in before, or a shell inside."""
+
 TEMPLATES: dict[str, tuple[tuple[str, ...], ...]] = {
     "Pod": ((),),
     "CronJob": (("spec", "jobTemplate", "spec", "template"),),
@@ -256,6 +259,8 @@ def _put_in(text: str, known: dict[str, Variable], others: bool) -> tuple[str, s
         return match[0]
 
     done = REFERENCE.sub(value, text)
+    if not unknown and " " not in done and (left := SUBSTITUTED.search(done)):
+        unknown.append(left[0])
     return done, unknown[0] if unknown else None
 
 
