@@ -86,6 +86,7 @@ def gpu_facts(count: int, **given: Any) -> list[Any]:
 
 def test_gpus_contract() -> None:
     contract(
+        gpus_too_few,
         fires=gpu_facts(2, tensor_parallel_size=4),
         passes=gpu_facts(4, tensor_parallel_size=4),
     )
