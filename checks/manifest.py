@@ -76,7 +76,7 @@ def gpu_missing(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     the InferenceService asks.
 
     ## Fix safety
-    Manual: it takes effect with the next deployment.
+    Unsafe: an edit of the file; a platform that has no room for it starts nothing.
     """
     container = require_container(launch, *RUNNING)
     require_nvidia(launch, container)
@@ -96,7 +96,7 @@ def gpu_missing(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
             written(launch, None, f"{container.name}: no GPU among its resources"),
             *evidence(options, "tensor_parallel_size", "pipeline_parallel_size"),
         ),
-        fixes=(ask_for_gpus(container, count),),
+        fixes=(ask_for_gpus(launch, count),),
     )
 
 
@@ -115,7 +115,7 @@ def gpu_count(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     the file), sizes that are not known, Ray without a group, which may use other pods.
 
     ## Fix safety
-    Manual.
+    Unsafe: an edit of the file; a platform that has no room for it starts nothing.
     """
     container = require_container(launch, *RUNNING)
     require_nvidia(launch, container)
@@ -148,7 +148,7 @@ def gpu_count(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
                 "nnodes",
             ),
         ),
-        fixes=(ask_for_gpus(container, ranks) if few else match_parallel_size(ranks, gpus, pods),),
+        fixes=(ask_for_gpus(launch, ranks) if few else match_parallel_size(ranks, gpus, pods),),
     )
 
 
@@ -187,7 +187,7 @@ def shm_small(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     versions and unknown ones a warning. TensorRT-LLM: a warning at 64 MiB.
 
     ## Fix safety
-    Manual.
+    Safe: an edit of the file, which the next deployment takes up.
     """
     container = require_container(launch, *RUNNING)
     ranks = ranks_in_pod(launch, options)
@@ -230,7 +230,7 @@ def shm_small(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
             ),
             *evidence(options, "tensor_parallel_size", "pipeline_parallel_size"),
         ),
-        fixes=(enlarge_manifest_shm(container, math.ceil(max(total, NVIDIA_RECOMMENDS) / GIB)),),
+        fixes=(enlarge_manifest_shm(launch, math.ceil(max(total, NVIDIA_RECOMMENDS) / GIB)),),
     )
 
 
@@ -257,7 +257,7 @@ def memory_small(
     memory is pinned and cannot be given back.
 
     ## Fix safety
-    Manual.
+    Unsafe: an edit of the file; a platform that has no room for it starts nothing.
     """
     container = require_container(launch, *RUNNING)
     limit = container.memory_limit
@@ -310,7 +310,7 @@ def _memory(
         severity="error" if severity == "error" else "warning",
         confidence="possible" if named else "likely",
         evidence=(written(launch, container.memory_place, f"memory limit {gib(limit)}"),),
-        fixes=(raise_memory_limit(container, room),),
+        fixes=(raise_memory_limit(launch, room),),
     )
 
 
@@ -329,7 +329,7 @@ def cpu_few(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     Deployments"). A limit below the first number is a finding; above it, nothing is said.
 
     ## Fix safety
-    Manual.
+    Unsafe: an edit of the file; a platform that has no room for it starts nothing.
     """
     container = require_container(launch, *RUNNING)
     if options.engine != "vllm":
@@ -355,5 +355,5 @@ def cpu_few(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
             written(launch, container.cpu_place, f"CPU limit {container.cpu_limit:g}"),
             Evidence(source="vLLM documentation", excerpt="at least 2 + N physical cores"),
         ),
-        fixes=(raise_cpu_limit(container, need),),
+        fixes=(raise_cpu_limit(launch, need),),
     )

@@ -87,7 +87,7 @@ def cache_lost(
     download again. A model that is streamed from a store is not judged.
 
     ## Fix safety
-    Manual.
+    Safe where a named volume is added; manual in Kubernetes, where somebody has to make the claim.
     """
     container = require_container(launch, "kubernetes", "compose", "docker-run")
     model = options.model.value if options.model else None
@@ -118,7 +118,7 @@ def cache_lost(
         about=launch.name,
         message=f"{folder} is {where}: each new {each} downloads {model} again{size}",
         evidence=(written(launch, volume.place if volume else None, f"{folder} {where}"),),
-        fixes=(keep_cache(container, folder.removesuffix("/hub")),),
+        fixes=(keep_cache(launch, folder.removesuffix("/hub")),),
     )
 
 

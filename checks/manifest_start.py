@@ -75,7 +75,7 @@ def start_short(
     bound only. Docker restarts nothing by a health check: info.
 
     ## Fix safety
-    Manual.
+    Safe: an edit of the file, which the next deployment takes up.
     """
     container = require_container(launch, "kubernetes", "compose", "docker-run")
     if launch.entry not in SERVERS:
@@ -100,9 +100,9 @@ def start_short(
         confidence="likely" if sure else "possible",
         evidence=(_source(probe), *evidence(options, "model")),
         fixes=(
-            lengthen_healthcheck(probe.place, start.budget_s)
+            lengthen_healthcheck(launch, probe.place, start.budget_s)
             if probe.kind == "docker"
-            else add_startup_probe(probe.place, path, port, start.budget_s),
+            else add_startup_probe(launch, probe, path, port, start.budget_s),
         ),
     )
 
@@ -137,7 +137,7 @@ def readiness_missing(launch: Launch, options: EngineOptions) -> Iterator[Findin
     from their controller; workers of a group and headless engines serve nobody.
 
     ## Fix safety
-    Manual.
+    Safe: an edit of the file, which the next deployment takes up.
     """
     container = require_container(launch, "kubernetes")
     if launch.entry not in SERVERS or options.get("headless") is True:
@@ -153,7 +153,7 @@ def readiness_missing(launch: Launch, options: EngineOptions) -> Iterator[Findin
         message=f"{container.name} has neither a readiness nor a startup probe: it counts as ready "
         "while the model loads",
         evidence=(written(launch, None, f"{container.name}: no readinessProbe"),),
-        fixes=(add_readiness_probe(container.place, _port(launch, options)),),
+        fixes=(add_readiness_probe(launch, _port(launch, options)),),
     )
 
 
@@ -207,7 +207,7 @@ def grace_short(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     default, ends them at once) is not below the grace period, 30 s when it is not written.
 
     ## Fix safety
-    Manual.
+    Safe: an edit of the file, which the next deployment takes up.
     """
     container = require_container(launch, "kubernetes")
     wanted = value_of(options, "shutdown_timeout", 0)
@@ -226,7 +226,7 @@ def grace_short(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
             *evidence(options, "shutdown_timeout"),
             written(launch, None, f"terminationGracePeriodSeconds {have:g}"),
         ),
-        fixes=(lengthen_grace(container.place, int(wanted) + 15),),
+        fixes=(lengthen_grace(launch, int(wanted) + 15),),
     )
 
 
@@ -243,7 +243,7 @@ def restart_missing(launch: Launch, options: EngineOptions) -> Iterator[Finding]
     restartPolicy Never.
 
     ## Fix safety
-    Manual.
+    Safe: an edit of the file, which the next deployment takes up.
     """
     container = require_container(launch, "compose", "kubernetes")
     if launch.entry not in SERVERS or "Job/" in launch.name:
@@ -261,5 +261,5 @@ def restart_missing(launch: Launch, options: EngineOptions) -> Iterator[Finding]
         about=launch.name,
         message=f"{said}: {container.name} stays down when its engine dies",
         evidence=(written(launch, None, said),),
-        fixes=(restart_when_it_ends(container),),
+        fixes=(restart_when_it_ends(launch),),
     )

@@ -17,7 +17,18 @@ from infer_doctor._version import VERSION
 
 USAGE = 2
 
-COMMANDS = ("check", "diagnose", "explain", "list", "preflight", "snapshot")
+COMMANDS = (
+    "check",
+    "diagnose",
+    "explain",
+    "fix",
+    "history",
+    "list",
+    "plan",
+    "preflight",
+    "snapshot",
+    "undo",
+)
 """Each is a module of `commands` with a click command; only the one that runs is loaded."""
 
 ATTRIBUTES = {"list": "list_checks"}

@@ -125,7 +125,8 @@ class Edit:
     file: str
     format: Format
     what: Literal["option", "variable", "key", "keyword"]
-    do: Literal["set", "remove", "rename", "append"]
+    do: Literal["set", "remove", "rename", "append", "replace", "ensure"]
+    """"replace" sets only what is there, "ensure" only what is not."""
     name: str = ""
     path: tuple[str | int, ...] = ()
     value: str | None = None

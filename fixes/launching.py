@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, Literal
 
 from infer_doctor.facts.engine_options import Option
 from infer_doctor.fixes import variables
@@ -45,7 +45,8 @@ def set_option(
     stands now. None as the value is a flag without one."""
     words = name if value is None else f"{name} {value}"
     if (keyword := _keyword(launch, name, given)) is not None:
-        return (_key(launch, keyword, "set", _literal(launch, keyword.place, value), words),)
+        literal = _literal(launch, keyword.place, value)
+        return (_key(launch, keyword, "set", literal, f"set {keyword.name} to {literal}"),)
     if launch.kind == "python":
         return _python(launch, name, value)
     word = _word(launch, given.flag if given else name, given)
@@ -125,28 +126,31 @@ def set_variable(launch: Launch | None, name: str, value: str | None) -> tuple[A
 
 
 def set_field(
-    launch: Launch, path: tuple[str | int, ...], value: Any, *, append: bool = False
+    launch: Launch,
+    path: tuple[str | int, ...],
+    value: Any,
+    do: Literal["set", "append", "replace", "ensure"] = "set",
 ) -> tuple[AnyAction, ...]:
     """Set a field of the container (None takes it out), or append to a list.
 
     `path` starts at the container's own mapping (a service of compose, a container of a pod);
-    ".." goes up, so that ("..", "..", "volumes") is a field of the pod's spec.
+    ".." goes up, so that ("..", "..", "volumes") is a field of the pod's spec. "replace" sets only
+    what is there, "ensure" only what is not.
     """
     container = launch.container
     if container is None or launch.kind not in ("compose", "kubernetes"):
         return ()
     name = ".".join(str(step) for step in path if step != "..")
     wanted = json.dumps(value)
-    text = (
-        f"take {name} out" if value is None else f"{'add to' if append else 'set'} {name}: {wanted}"
-    )
+    verb = "add to" if do == "append" else "set"
+    text = f"take {name} out" if value is None else f"{verb} {name}: {wanted}"
     return (
         Edit(
-            text=text,
+            text=_said(container.place, text),
             file=container.place.file,
             format="yaml",
             what="key",
-            do="append" if append else "remove" if value is None else "set",
+            do="remove" if value is None else do,
             path=path,
             value=None if value is None else wanted,
             line=container.place.line,
@@ -155,12 +159,17 @@ def set_field(
     )
 
 
-def set_docker_option(launch: Launch, flag: str, value: str | None) -> tuple[AnyAction, ...]:
-    """An option of `docker run` itself, such as --shm-size: it stands before the image."""
+def set_docker_option(
+    launch: Launch, flag: str, value: str | None, *, more: bool = False
+) -> tuple[AnyAction, ...]:
+    """An option of `docker run` itself, such as --shm-size: it stands before the image.
+
+    `more` adds one beside those that are there, as for -v and -e.
+    """
     if launch.kind != "docker-run":
         return ()
     written = f"{flag} {value}" if value is not None else flag
-    for word in launch.program:
+    for word in () if more else launch.program:
         if word.text.partition("=")[0] == flag:
             return (_option(launch, word.place, "set", flag, value, f"set {written}"),)
     return _docker_word(launch, flag, value, f"add {written}")
@@ -196,7 +205,7 @@ def _option(
     old: str | None = None,
 ) -> Edit:
     return Edit(
-        text=text,
+        text=_said(place, text),
         file=place.file,
         format=format_of(launch, place),
         what="option",
@@ -218,7 +227,7 @@ def _variable(
     anchor: str | None = None,
 ) -> Edit:
     return Edit(
-        text=text,
+        text=_said(place, text),
         file=place.file,
         format=format_of(launch, place),
         what="variable",
@@ -234,7 +243,7 @@ def _key(launch: Launch, keyword: Keyword, do: Any, value: str | None, text: str
     """A key of a configuration file, or a keyword of a Python call."""
     python = keyword in launch.keywords
     return Edit(
-        text=text,
+        text=_said(keyword.place, text),
         file=keyword.place.file,
         format="python" if python else format_of(launch, keyword.place),
         what="keyword" if python else "key",
@@ -252,7 +261,7 @@ def _python(launch: Launch, name: str, value: Any) -> tuple[AnyAction, ...]:
     written = repr(True if value is None else value)
     return (
         Edit(
-            text=f"add {keyword}={written}",
+            text=_said(launch.place, f"add {keyword}={written}"),
             file=launch.place.file,
             format="python",
             what="keyword",
@@ -268,6 +277,13 @@ def _python(launch: Launch, name: str, value: Any) -> tuple[AnyAction, ...]:
 def _literal(launch: Launch, place: Place, value: Any) -> str:
     value = True if value is None else value
     return repr(value) if format_of(launch, place) == "python" else json.dumps(value)
+
+
+def _said(place: Place, text: str) -> str:
+    """What is done, and where."""
+    if place.file == COMMAND_LINE:
+        return text
+    return f"in {place.file}{f':{place.line}' if place.line else ''}: {text}"
 
 
 def _keyword(launch: Launch, name: str, given: Option | None) -> Keyword | None:

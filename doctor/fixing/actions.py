@@ -37,7 +37,7 @@ def prepared(
         if now is None or now.data != drafts.text(path).encode():
             raise Refused(f"{path}: was changed after it was examined; run the command again")
         words = ", ".join(edit.text for edit in edits if real(edit.file) == path)
-        steps.append(replacing.prepared(path, text.encode(), f"{path}: {words}", state_folder))
+        steps.append(replacing.prepared(path, text.encode(), words, state_folder))
     for action in actions:
         steps += _steps(action, state_folder)
     return steps, new

@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 
 from infer_doctor.fixing.edits import edited
-from infer_doctor.fixing.edits.common import CannotEdit
+from infer_doctor.fixing.edits.common import AlreadySo, CannotEdit
 from infer_doctor.fixing.files import Refused, current, real
 from infer_doctor.launch.model import COMMAND_LINE
 from infer_doctor.model import Edit
@@ -34,16 +34,24 @@ class Drafts:
         return self._text[path]
 
     def after(self, edits: Iterable[Edit]) -> dict[str, str]:
-        """New texts by path; nothing is taken over. Raises Refused."""
+        """New texts by path; nothing is taken over. Raises Refused.
+
+        What is already so is left out, but a fix of which all is already so changes nothing.
+        """
         new: dict[str, str] = {}
+        idle: AlreadySo | None = None
         for edit in edits:
             path = key(edit.file)
             text = new[path] if path in new else self.text(path)
             line = _now_at(self._original[path], text, edit.line)
             try:
                 new[path] = edited(replace(edit, line=line), text)
+            except AlreadySo as error:
+                idle = error
             except CannotEdit as error:
                 raise Refused(f"{edit.file}: {error}") from None
+        if idle is not None and not new:
+            raise Refused(str(idle))
         return new
 
     def take(self, new: dict[str, str]) -> None:

@@ -46,7 +46,7 @@ def head(number: int, group: Group, width: int) -> Iterator[str]:
     fix = group.fix
     notes: list[str] = [] if group.state == "manual" else [fix.safety]
     notes += [NOTES[group.state]] if NOTES[group.state] else []
-    notes += ["needs a restart of the engine"] if fix.restarts else []
+    notes += ["takes a restart"] if fix.restarts else []
     mark = f"{number:<4}"
     title = f"{fix.title}  [{', '.join(notes)}]"
     for line in textwrap.wrap(title, width - 4, break_on_hyphens=False, break_long_words=False):

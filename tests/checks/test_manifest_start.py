@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from infer_doctor.checks.manifest_start import (
     restart_missing,
     start_short,
 )
-from infer_doctor.model import Finding
+from infer_doctor.model import Edit, Finding
 from infer_doctor.testing import contract, examine
 
 
@@ -115,10 +116,14 @@ def test_start_message_and_fix() -> None:
         "the liveness probe ends the container after 90 s (60 + 3 x 10 s); meta-llama/Llama-3.1-70B "
         "(140 GB by its name) takes 115 s at best, 805 s in a fresh container at 200 MB/s"
     )
-    assert finding.fixes[0].actions[0].text == (
-        "in deploy.yaml:13: startupProbe: {httpGet: {path: /health, port: 8000}, periodSeconds: 10, "
-        "failureThreshold: 126}"
-    )
+    (action,) = finding.fixes[0].actions
+    assert isinstance(action, Edit)
+    assert (action.file, action.path) == ("deploy.yaml", ("startupProbe",))
+    assert json.loads(action.value or "") == {
+        "httpGet": {"path": "/health", "port": 8000},
+        "periodSeconds": 10,
+        "failureThreshold": 126,
+    }
 
 
 def test_dockers_health_check_ends_nothing() -> None:

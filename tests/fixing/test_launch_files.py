@@ -159,8 +159,8 @@ def made(launch: Launch) -> list[Made]:
         rows.append(
             (
                 (
-                    *set_field(launch, ("..", "..", "volumes"), volume, append=True),
-                    *set_field(launch, ("volumeMounts",), mount, append=True),
+                    *set_field(launch, ("..", "..", "volumes"), volume, do="append"),
+                    *set_field(launch, ("volumeMounts",), mount, do="append"),
                 ),
                 lambda new: (
                     "InferenceService" in new.name  # the reader does not follow its mounts

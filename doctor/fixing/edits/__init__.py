@@ -7,7 +7,7 @@ Every new text is read again and compared with what the change should have made 
 
 from __future__ import annotations
 
-from infer_doctor.fixing.edits.common import CannotEdit
+from infer_doctor.fixing.edits.common import AlreadySo, CannotEdit
 from infer_doctor.model import Edit
 
 
@@ -19,7 +19,7 @@ def edited(edit: Edit, text: str) -> str:
         return edited(edit, text.replace("\r\n", "\n")).replace("\n", "\r\n")
     new = _edited(edit, text)
     if new == text:
-        raise CannotEdit(f"it already says so: {edit.text}")
+        raise AlreadySo(f"it already says so: {edit.text.partition(': ')[2] or edit.text}")
     return new
 
 

@@ -12,6 +12,10 @@ class CannotEdit(Exception):
     """The change cannot be made in this text; the words say why."""
 
 
+class AlreadySo(CannotEdit):
+    """There is nothing to change: the text already says so."""
+
+
 @frozen
 class Token:
     """One word in a text: what it means, and where it stands. `line` counts from 1."""

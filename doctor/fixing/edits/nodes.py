@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infer_doctor.fixing.edits.common import (
+    AlreadySo,
     CannotEdit,
     line_end,
     line_start,
@@ -140,7 +141,12 @@ def edited(edit: Edit, text: str) -> str:
     """The text after a key was changed; what comes out is read again and compared."""
     roots = parsed(text)
     base = anchored(edit, roots)
-    return change(text, roots, _target(base, edit.path, roots), edit.do, edit.value)
+    target = _target(base, edit.path, roots)
+    there = not target[1] and not is_null(target[0].node)
+    if (edit.do, there) in (("replace", False), ("ensure", True)):
+        raise AlreadySo(f"it already says so: {_spoken(edit.path)}")
+    do = "set" if edit.do in ("replace", "ensure") else edit.do
+    return change(text, roots, target, do, edit.value)
 
 
 def anchored(edit: Edit, roots: Sequence[Any]) -> At:
@@ -218,6 +224,8 @@ def change(
     elif missing:
         raise CannotEdit(f"{_spoken((*at.path, *missing))} is not there")
     elif do == "append":
+        if wanted in _at(expected[at.document], at.path):
+            raise AlreadySo(f"{_spoken(at.path)} already has it")
         new = _append(text, roots, at, wanted)
         _at(expected[at.document], at.path).append(wanted)
     elif do == "remove":
