@@ -17,8 +17,7 @@ import re
 
 from infer_doctor.catalog.gpus import capability_of
 from infer_doctor.frozen import frozen
-
-MIB = 1 << 20
+from infer_doctor.units import GIB, MIB
 
 
 @frozen
@@ -42,7 +41,7 @@ def _gpu(name: str, driver: str, total: int, usable: float, source: str) -> GpuM
         name=name,
         driver=driver,
         total=total * MIB,
-        usable=int(usable * 1024) * MIB,
+        usable=round(usable * GIB),
         source=source,
     )
 
@@ -69,7 +68,7 @@ GPUS: tuple[GpuModel, ...] = (
     _gpu("H100-PCIe", "NVIDIA H100 PCIe", 81559, 79.18, "reports"),
     _gpu("H100-NVL", "NVIDIA H100 NVL", 95830, 93.10, "reports"),
     _gpu("H800", "NVIDIA H800", 81559, 79.18, "derived"),
-    _gpu("H200", "NVIDIA H200", 143771, 139.80, "measured"),
+    _gpu("H200", "NVIDIA H200", 143771, 150109880320 / GIB, "measured"),
     _gpu("H200-NVL", "NVIDIA H200 NVL", 143771, 139.80, "derived"),
     _gpu("GH200-96GB", "NVIDIA GH200 480GB", 97871, 95.00, "reports"),
     _gpu("GH200-144GB", "NVIDIA GH200 144G HBM3e", 147456, 143.2, "derived"),

@@ -14,7 +14,10 @@ from infer_doctor.commands.common import (
     EXIT,
     chosen,
     emit,
+    engine_option,
     format_option,
+    gpu_options,
+    judge_for_gpus,
     machine_options,
     now,
     option,
@@ -32,6 +35,9 @@ from infer_doctor.commands.common import (
 @option("--select", multiple=True, metavar="IDS", help="Only these checks (ids or globs).")
 @option("--ignore", multiple=True, metavar="IDS", help="Not these checks (ids or globs).")
 @option("--snapshot", metavar="FILE", help="Examine the machine of a snapshot.")
+@engine_option
+@gpu_options
+@option("--online", is_flag=True, help="Also ask the model hub whether it gives the model out.")
 @machine_options
 @click.pass_obj
 def check(
@@ -43,6 +49,10 @@ def check(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     snapshot: str | None,
+    engine: Any,
+    online: bool,
+    gpu: str | None,
+    gpu_memory: str | None,
     python: str | None,
     deep: bool,
     timeout: float,
@@ -60,7 +70,7 @@ def check(
     started = time.monotonic()
     started_at = now()
     command = without_secrets(command)
-    found = _found(targets)
+    found = found_of(targets)
     here = snapshot is None and not any(row.machine for row in found)
     local = any(launch.machine == "local" for row in found for launch in row.launches)
     with this_machine(timeout, wanted=here and (local or bool(command) or not found)) as host:
@@ -78,14 +88,18 @@ def check(
                 python=python,
                 deep=deep,
                 host=host,
+                engine=engine,
+                online=online,
             )
         except (NoTarget, BadSnapshot) as error:
             raise click.ClickException(str(error)) from None
+        judge_for_gpus(examination.subjects, registry, gpu, gpu_memory)
         results = examination.run(checks, named=bool(select))
     if host and host.cannot_start and all(row.outcome == "blocked" for row in results):
         raise click.ClickException(
             f"{sys.executable} cannot be started to look at this machine: {host.cannot_start}"
         )
+    from infer_doctor.memory.report import plan_of
     from infer_doctor.report import build
 
     required = {check.id for check in checks} if select else set()
@@ -101,12 +115,13 @@ def check(
         launch=command,
         redactor=examination.redactor,
         redactions=examination.redactions,
+        plan=plan_of(examination.subjects),
     )
     emit(report, format, output, fail_on=fail_on, required=required)
     raise click.exceptions.Exit(EXIT[report.verdict])
 
 
-def _found(targets: Sequence[str]) -> list[Any]:
+def found_of(targets: Sequence[str]) -> list[Any]:
     """What the targets are; files are told apart before the machine is asked anything."""
     if not targets:
         return []

@@ -6,13 +6,14 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from infer_doctor.engine import Subject
     from infer_doctor.live import LiveHost
     from infer_doctor.model import Report, Severity
     from infer_doctor.registry import Check, Registry
@@ -52,6 +53,40 @@ output_option = option("--output", "-o", metavar="FILE", help="Write to FILE ins
 FORMATS = ("text", "json", "markdown", "junit", "sarif", "html")
 
 format_option = option("--format", type=click.Choice(FORMATS), default="text", show_default=True)
+
+
+def _engine_question(_: click.Context, __: click.Parameter, text: str | None) -> Any:
+    """NAME==VERSION as a fact."""
+    if text is None:
+        return None
+    from infer_doctor.facts.engine_options import EngineQuestion
+
+    name, equals, version = text.strip().partition("==")
+    name = name.strip().lower().replace("_", "-")
+    version = version.strip().lstrip("v")
+    if name not in ("vllm", "tensorrt-llm") or not equals or not version[:1].isdigit():
+        raise click.BadParameter(f"{text!r} is not like vllm==0.12.0 or tensorrt-llm==1.0.0")
+    return EngineQuestion(name=name, version=version)  # type: ignore[arg-type]
+
+
+engine_option = option(
+    "--engine",
+    callback=_engine_question,
+    metavar="NAME==VERSION",
+    help="Judge the launch for this engine instead of the installed one (vllm==0.12.0).",
+)
+gpu_options = options(
+    option(
+        "--gpu",
+        metavar="NAME[:COUNT]",
+        help="Judge for these GPUs instead of this machine's: H200, A100-80GB:4, RTX-4090.",
+    ),
+    option(
+        "--gpu-memory",
+        metavar="SIZE",
+        help="What CUDA can give of each GPU, where the catalogue does not know it: 79.2GiB.",
+    ),
+)
 machine_options = options(
     option(
         "--python",
@@ -86,6 +121,20 @@ def this_machine(timeout_s: float, *, wanted: bool = True) -> Iterator[LiveHost 
             yield host
     finally:
         spinner.clear()
+
+
+def judge_for_gpus(
+    subjects: Sequence[Subject], registry: Registry, gpu: str | None, gpu_memory: str | None
+) -> None:
+    """Give the subjects the GPUs that the gpu_options name instead of what is here."""
+    if gpu is None and gpu_memory is None:
+        return
+    from infer_doctor.named import WrongName, give_gpus, gpus_of
+
+    try:
+        give_gpus(subjects, registry, gpus_of(gpu, gpu_memory))
+    except WrongName as error:
+        raise click.ClickException(str(error)) from None
 
 
 def registry_of_checks() -> Registry:

@@ -1,0 +1,126 @@
+"""`infer-doctor plan`: what fits into the GPUs, and what each change buys, before the start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from infer_doctor._version import VERSION
+from infer_doctor.commands.common import (
+    EXIT,
+    emit,
+    engine_option,
+    format_option,
+    gpu_options,
+    judge_for_gpus,
+    machine_options,
+    now,
+    option,
+    output_option,
+    registry_of_checks,
+    this_machine,
+)
+
+if TYPE_CHECKING:
+    from infer_doctor.engine import Subject
+
+MODULE = "infer_doctor.checks.memory_plan"
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]... [-- COMMAND ...]")
+@format_option
+@output_option
+@option("--snapshot", metavar="FILE", help="Plan for the machine of a snapshot.")
+@gpu_options
+@engine_option
+@machine_options
+@click.pass_obj
+def plan(
+    command: Sequence[str],
+    targets: tuple[str, ...],
+    format: str,
+    output: str | None,
+    snapshot: str | None,
+    gpu: str | None,
+    gpu_memory: str | None,
+    engine: Any,
+    python: str | None,
+    deep: bool,
+    timeout: float,
+) -> None:
+    """Does the launch fit: KV-cache tokens, longest context, requests at once, without loading.
+
+    After `--` stands the command that is to be started; a TARGET is a file that starts an engine, or
+    a model folder. Without a GPU (here or by --gpu) the fewest GPUs of each kind are told.
+    """
+    from infer_doctor.commands.check import found_of
+    from infer_doctor.redact import without_secrets
+
+    started = time.monotonic()
+    started_at = now()
+    command = without_secrets(command)
+    if not command and not targets:
+        raise click.UsageError("name a launch after --, or a model folder")
+    found = found_of(targets)
+    here = snapshot is None and not any(row.machine for row in found)
+    with this_machine(timeout, wanted=here) as host:
+        from infer_doctor.examine import Examination, NoTarget
+        from infer_doctor.snapshot import BadSnapshot
+
+        registry = registry_of_checks()
+        try:
+            examination = Examination.of(
+                registry,
+                targets=found,
+                snapshot=snapshot,
+                command=command,
+                python=python,
+                deep=deep,
+                engine=engine,
+                host=host,
+            )
+        except (NoTarget, BadSnapshot) as error:
+            raise click.ClickException(str(error)) from None
+        judge_for_gpus(examination.subjects, registry, gpu, gpu_memory)
+        checks = [one for one in registry.checks.values() if one.function.__module__ == MODULE]
+        results = examination.run(checks)
+        planned = _plan(examination.subjects, gpus_open=gpu is not None and ":" not in gpu)
+    from infer_doctor.report import build
+
+    report = build(
+        command="plan",
+        version=VERSION,
+        started_at=started_at,
+        duration_s=round(time.monotonic() - started, 3),
+        subjects=examination.subjects,
+        results=results,
+        fail_on="error",
+        required={check.id for check in checks} if planned is None else (),
+        launch=command,
+        redactor=examination.redactor,
+        redactions=examination.redactions,
+        plan=planned,
+    )
+    emit(report, format, output)
+    raise click.exceptions.Exit(EXIT[report.verdict])
+
+
+def _plan(subjects: Sequence[Subject], *, gpus_open: bool) -> dict[str, Any] | None:
+    """The plan of the first launch that can be planned; without a GPU the fewest of each kind."""
+    from infer_doctor.facts.memory_plan import PlanGpu, PlanInputs, Planned
+    from infer_doctor.memory.changes import changes, fewest
+    from infer_doctor.memory.report import wire, wire_of_model
+
+    for subject in subjects:
+        found = subject.get(Planned)
+        if isinstance(found, Planned):
+            gpus = None if gpus_open else found.gpus
+            return wire(found.plan, changes(found.inputs, found.plan.gpu, found.plan, gpus))
+        inputs = subject.get(PlanInputs)
+        if isinstance(inputs, PlanInputs) and not isinstance(subject.get(PlanGpu), PlanGpu):
+            return wire_of_model(inputs.inputs, fewest(inputs.inputs))
+    return None
