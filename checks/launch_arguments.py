@@ -16,7 +16,7 @@ from infer_doctor.fixes.arguments import (
     write_instead,
     write_name,
 )
-from infer_doctor.launch.judge import evidence, require_vllm
+from infer_doctor.launch.judge import require_vllm
 from infer_doctor.launch.model import Launch, Unknown, Word
 from infer_doctor.model import Confidence, Evidence, Finding, Fix
 from infer_doctor.registry import check
@@ -240,7 +240,13 @@ def model_unnamed(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
             about=option.flag,
             message=f"{option.flag} takes {'a second key' if secret else last}: the model after it "
             f"belongs to it, and the engine loads {DEFAULT_MODEL}",
-            evidence=evidence(options, name),
+            evidence=(
+                Evidence(
+                    source=option.place.file,
+                    line=option.place.line,
+                    excerpt=f"{option.flag} with {len(values)} values",
+                ),
+            ),
         )
         return
     ignored = _ignored(launch)

