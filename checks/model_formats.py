@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infer_doctor.catalog.quantization import PLUGINS, REMOVED
+from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.facts.environment import Interpreter
+from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import advise, change_option
-from infer_doctor.launch.judge import evidence, word
+from infer_doctor.host import Unavailable
+from infer_doctor.launch.judge import evidence, is_here, require_vllm, version_of, word
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.model_judge import named, require_local
 from infer_doctor.model import ConvertWeights, Evidence, Finding, Fix
@@ -121,4 +124,61 @@ def weights_pickled(
             Evidence(source=files.path_of(pickled[0].name), excerpt=f"{pickled[0].size} bytes"),
         ),
         fixes=fixes,
+    )
+
+
+GGUF_PLUGIN_SINCE = REMOVED["gguf"][0]
+
+
+@check("model-gguf-unsupported", severity="error", category="quantization", since="0.2")
+def gguf_unsupported(
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    distributions: Distributions | None,
+) -> Iterator[Finding]:
+    """The model is a GGUF file, which this version of vLLM does not read by itself.
+
+    ## Why it matters
+    vLLM 0.24 moved GGUF to a plugin; without it the engine says "Unknown quantization method: gguf"
+    or takes the file for the name of a repository.
+
+    ## How it decides
+    The model of the launch is a file that ends in .gguf (or a repository with a quantization after a
+    colon, "org/model-GGUF:Q4_K_M"), the version is 0.24 or newer, and the environment has no
+    vllm-gguf-plugin.
+
+    ## Fix safety
+    Manual: a plugin, or another form of the weights.
+    """
+    require_vllm(options)
+    name = options.model.text if options.model is not None else ""
+    path, colon, tag = name.partition(":")
+    remote = bool(colon) and path.lower().endswith("gguf") and bool(tag)
+    if not remote and not name.endswith(".gguf") and not (files and files.origin == "gguf"):
+        raise NotApplicable("the model is no GGUF file")
+    version = version_of(options)
+    if version is None:
+        raise Unavailable("the version of vLLM is not known")
+    if version < GGUF_PLUGIN_SINCE:
+        return
+    if not is_here(launch) or distributions is None:
+        raise Unavailable("whether vllm-gguf-plugin is installed is not known")
+    if PLUGINS["gguf"] in distributions.by_name:
+        return
+    yield Finding(
+        about="model",
+        message=f"{name} is a GGUF file, and vLLM {options.version} reads those only with "
+        f"{PLUGINS['gguf']}",
+        evidence=(
+            *evidence(options, "model"),
+            Evidence(source=distributions.source, excerpt=f"no {PLUGINS['gguf']}"),
+        ),
+        fixes=(
+            advise(
+                "install-gguf-plugin",
+                f"Install {PLUGINS['gguf']}, or serve the safetensors of this model",
+                commands=(f"pip install {PLUGINS['gguf']}",),
+            ),
+        ),
     )

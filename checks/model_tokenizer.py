@@ -236,6 +236,62 @@ def _has_template(where: ModelFiles) -> bool:
     return "chat_template" in left_out
 
 
+PROCESSORS = (
+    "preprocessor_config.json",
+    "processor_config.json",
+    "image_processor_config.json",
+    "video_preprocessor_config.json",
+    "params.json",
+)
+
+
+@check("model-processor-missing", severity="error", category="model_files", since="0.2")
+def processor_missing(
+    launch: Launch, options: EngineOptions, files: ModelFiles, config: ModelConfig
+) -> Iterator[Finding]:
+    """A model for images or sound has no configuration of its processor.
+
+    ## Why it matters
+    The engine stops with "Can't load image processor for ...". Tools for training often save the
+    weights and the tokenizer and forget the processor.
+
+    ## How it decides
+    config.json has a part for images or sound (vision_config, audio_config), and the folder has no
+    preprocessor_config.json, processor_config.json or params.json, nor code of its own (auto_map). Only
+    likely: some model types build their processor from config.json. `--language-model-only` needs
+    none.
+
+    ## Fix safety
+    Manual: the file of the base model.
+    """
+    require_vllm(options)
+    parts = [key for key in ("vision_config", "audio_config") if config.values.get(key)]
+    if not parts:
+        raise NotApplicable("the model has no part for images or sound")
+    if value_of(options, "language_model_only", False) is True:
+        raise NotApplicable("--language-model-only needs no processor")
+    require_local(files)
+    names = {file.name for file in files.files}
+    if names.intersection(PROCESSORS) or "auto_map" in config.values:
+        return
+    yield Finding(
+        about="processor",
+        confidence="likely",
+        message=f"{files.folder} has {parts[0]} in config.json, but no preprocessor_config.json",
+        evidence=(
+            *evidence(options, "model"),
+            Evidence(source=str(files.folder), excerpt=named(sorted(names))),
+        ),
+        fixes=(
+            advise(
+                "copy-processor",
+                "Copy preprocessor_config.json of the base model there, or start with "
+                "--language-model-only",
+            ),
+        ),
+    )
+
+
 @check("model-sampling-limited", severity="warning", category="quality", since="0.2")
 def sampling_limited(
     launch: Launch, options: EngineOptions, files: ModelFiles

@@ -15,6 +15,7 @@ from launches import capabilities, config, files, gpus, launch, options, values
 
 from infer_doctor.checks.launch_parallel import tp_indivisible
 from infer_doctor.engine import Subject, run_check
+from infer_doctor.facts.model_files import ModelFile
 from infer_doctor.facts.model_parts import TokenizerFiles
 from infer_doctor.facts.model_support import _catalogued
 from infer_doctor.models import config as read
@@ -110,7 +111,8 @@ def test_a_valid_launch_gets_no_warning(name: str, gpu: tuple[int, int]) -> None
         given["max_model_len"] = limit
     if own:
         given["trust_remote_code"] = True
-    whole = files(name)
+    more = {"files": (*files(name).files, ModelFile(name="preprocessor_config.json", size=900))}
+    whole = files(name, **more)
     facts = [
         launch(),
         options(model=name.replace("--", "/"), **given),

@@ -16,8 +16,13 @@ from infer_doctor.checks.model_files import (
     weights_broken,
     weights_missing,
 )
-from infer_doctor.checks.model_formats import weights_doubled, weights_pickled
+from infer_doctor.checks.model_formats import (
+    gguf_unsupported,
+    weights_doubled,
+    weights_pickled,
+)
 from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.facts.environment import Distributions
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import ModelFile, ModelFiles, model_files
 from infer_doctor.launch.model import Launch
@@ -172,3 +177,17 @@ def test_pickled(tmp_path: Path) -> None:
 def test_what_is_not_here_is_not_judged(check: Any) -> None:
     away = files(origin="named", folder=None, config=None)
     assert examine(check, launch(), options("org/m"), away).outcome == "blocked"
+
+
+def test_gguf_without_the_plugin() -> None:
+    file = options("/models/m.gguf")
+    none = Distributions(by_name={}, shadowed=(), shared=(), source="/v")
+    contract(
+        gguf_unsupported,
+        fires=[launch(), file, none],
+        passes=[launch(), options("/models/m.gguf", version="0.20.0"), none],
+    )
+    facts = (launch(), options("unsloth/Qwen3-0.6B-GGUF:Q4_K_M"), none)
+    assert examine(gguf_unsupported, *facts).outcome == "failed"
+    assert examine(gguf_unsupported, launch("another"), file).outcome == "blocked"
+    assert examine(gguf_unsupported, launch(), options()).outcome == "not_applicable"

@@ -8,6 +8,7 @@ from launches import config, files, launch, options
 
 from infer_doctor.checks.model_tokenizer import (
     chat_template_missing,
+    processor_missing,
     sampling_limited,
     sentencepiece_missing,
     tokenizer_missing,
@@ -139,3 +140,15 @@ def test_sampling() -> None:
     )
     facts = (options(generation_config="vllm"), files(generation_config={"max_new_tokens": 512}))
     assert examine(sampling_limited, launch(), *facts).outcome == "not_applicable"
+
+
+def test_processor() -> None:
+    seeing = config("Qwen--Qwen3-VL-8B-Instruct")
+    whole = files(files=names("config.json", "preprocessor_config.json"))
+    contract(
+        processor_missing,
+        fires=[launch(), options(), files(), seeing],
+        passes=[launch(), options(), whole, seeing],
+    )
+    facts = (launch(), options(language_model_only=True), files(), seeing)
+    assert examine(processor_missing, *facts).outcome == "not_applicable"
