@@ -118,7 +118,8 @@ def set_variable(launch: Launch | None, name: str, value: str | None) -> tuple[A
         if value is None or launch.kind in ("python", "helm", "config"):
             return (here,)
         if launch.kind == "docker-run":
-            return _docker_word(launch, "-e", f"{name}={value}", f"add -e {name}={value}")
+            written_as = f"{name}={value}"
+            return _docker_word(launch, "-e", written_as, f"add -e {written_as}", more=True)
         place, anchor = _start(launch)
         return (_variable(launch, place, name, value, f"set {name}={value}", anchor),)
     words = f"take {name} out" if value is None else f"set {name}={value}"
@@ -166,21 +167,18 @@ def set_docker_option(
 
     `more` adds one beside those that are there, as for -v and -e.
     """
-    if launch.kind != "docker-run":
-        return ()
     written = f"{flag} {value}" if value is not None else flag
-    for word in () if more else launch.program:
-        if word.text.partition("=")[0] == flag:
-            return (_option(launch, word.place, "set", flag, value, f"set {written}"),)
-    return _docker_word(launch, flag, value, f"add {written}")
+    return _docker_word(launch, flag, value, f"{'add' if more else 'set'} {written}", more=more)
 
 
-def _docker_word(launch: Launch, flag: str, value: str | None, text: str) -> tuple[AnyAction, ...]:
-    """Words right behind `docker run`."""
-    anchor = next((word for word in launch.program if word.text == "run"), None)
-    if anchor is None:
-        return (Action(kind="text", text=f"{text} before the image"),)
-    return (_option(launch, anchor.place, "append", flag, value, text, anchor.text),)
+def _docker_word(
+    launch: Launch, flag: str, value: str | None, text: str, *, more: bool
+) -> tuple[AnyAction, ...]:
+    """Words right behind `docker run`, or another value of those that are there."""
+    if launch.kind != "docker-run" or launch.container is None:
+        return ()
+    place, do = launch.container.place, "append" if more else "set"
+    return (_option(launch, place, do, flag, value, text, "run"),)
 
 
 def format_of(launch: Launch, place: Place) -> Format:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Edit
@@ -95,12 +96,11 @@ def plan(edit: Edit, tokens: Sequence[Token]) -> Plan:
     def is_it(word: str) -> bool:
         return word.partition("=")[0] == edit.name
 
-    if edit.do == "append" or (edit.do == "set" and edit.anchor is not None):
-        if edit.do == "set" and any(is_it(token.text) for token in tokens):
-            raise CannotEdit(f"{edit.name} is already there")
+    there = any(is_it(token.text) for token in tokens)
+    if edit.do == "append" or (edit.do == "set" and edit.anchor is not None and not there):
         after = find(tokens, edit, lambda word: word == edit.anchor)
         return Plan(after=after, added=(edit.name, *(() if edit.value is None else (edit.value,))))
-    at = find(tokens, edit, is_it)
+    at = find(tokens, replace(edit, line=None) if edit.anchor is not None else edit, is_it)
     joined = "=" in tokens[at].text
     values = () if joined else _values(edit, tokens, at)
     if edit.do == "remove":
@@ -110,7 +110,7 @@ def plan(edit: Edit, tokens: Sequence[Token]) -> Plan:
         if not value:
             rest = tokens[at].text.partition("=")
             return Plan(changed=((at, new + rest[1] + rest[2]),))
-        if joined:
+        if joined and new != edit.name:
             return Plan(changed=((at, f"{new}={value}"),))
         first = ((at, new), (values[0], value)) if values else ((at, new),)
         if not values:
