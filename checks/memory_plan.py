@@ -57,9 +57,45 @@ def _evidence(planned: Planned, options: EngineOptions, files: ModelFiles) -> tu
     )
 
 
+def _share(plan: MemoryPlan) -> str:
+    return f"{plan.settings.utilisation:g} x {gib(plan.gpu.usable)}"
+
+
 def _sure(plan: MemoryPlan, missing: int) -> Confidence:
     """Certain when more is missing than the plan may be wrong by."""
     return "certain" if missing > plan.band else "likely"
+
+
+@check("memory-start-refused", severity="error", category="oom_startup_free_mem", since="0.2")
+def start_refused(
+    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
+) -> Iterator[Finding]:
+    """The utilisation asks for more than CUDA's own context and NCCL leave free.
+
+    ## Why it matters
+    The engine ends at once with "Free memory on device ... on startup is less than desired GPU
+    memory utilization", although nobody else uses the GPU.
+
+    ## How it decides
+    The engine compares utilisation x what CUDA can give with what is free after its CUDA context
+    and, with several ranks, NCCL (v1/worker/utils.py:724). On an H200 these took 0.5 GiB on one GPU
+    and 1.4 to 2.0 GiB in a group of two. What other processes hold is judged by gpu-memory-held.
+
+    ## Fix safety
+    A lower utilisation leaves a little less for the KV cache.
+    """
+    plan = planned.plan
+    if plan.limit != "free" or plan.gpu.usable - plan.gpu.used < plan.budget:
+        return
+    free = plan.gpu.usable - plan.rank.before
+    yield Finding(
+        about="gpu_memory_utilization",
+        message=f"the engine wants {gib(plan.budget)} free at its start ({_share(plan)}); its CUDA "
+        f"context and communicators leave about {gib(free)}",
+        confidence="certain" if plan.budget - free > GIB else "likely",
+        evidence=_evidence(planned, options, files),
+        fixes=fixes_of(planned, launch, options, only=("gpu_memory_utilization",)),
+    )
 
 
 @check("memory-does-not-load", severity="error", category="oom_load", since="0.2")
@@ -94,7 +130,7 @@ def does_not_load(
     yield Finding(
         about=files.model,
         message=f"weights of {gib(rank.weights)} on each GPU against {gib(room)} that the engine may "
-        f"use ({plan.settings.utilisation:g} x {gib(plan.gpu.usable)})",
+        f"use ({_share(plan)})",
         confidence=_sure(plan, rank.weights - room),
         evidence=_evidence(planned, options, files),
         fixes=fixes_of(planned, launch, options),

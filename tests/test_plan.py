@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import nvml_library
 import pytest
 from doctor_process import Run
 from memory_starts import STARTS, TRUTH
-from model_folder import safetensors, write_json
+from model_folder import cached, safetensors, write_json
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "report.schema.json").read_text())
 GIB = 1 << 30
@@ -199,6 +200,32 @@ def test_text_is_readable_at_80_columns(tmp_path: Path) -> None:
     assert bar.count("=") > 5 * bar.count("#") > 0
     assert any(line.startswith("fits  NVIDIA H200 139.8 GiB, budget 128.6 GiB") for line in lines)
     assert max(len(line) for line in lines if str(folder) not in line) <= 80
+
+
+def test_manifest_with_a_hub_id_that_is_in_the_cache_here(tmp_path: Path) -> None:
+    cached(tmp_path / "hub", "meta/llama", model(tmp_path / "m", "llama-3.1-8b"))
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n  llm:\n    image: vllm/vllm-openai:v0.26.0\n"
+        '    command: ["--model", "meta/llama", "--gpu-memory-utilization", "0.17"]\n'
+    )
+    run = Run(tmp_path, variables={"HF_HUB_CACHE": str(tmp_path / "hub")})
+    report = report_of(run, "--gpu", "H200", "compose.yaml", code=1)
+    assert report["plan"]["engine_version"] == "0.26.0"
+    assert report["plan"]["changes"][0]["flags"].startswith("--max-model-len")
+
+
+def test_memory_that_others_hold_fails_the_plan(tmp_path: Path) -> None:
+    """As an engine that was left behind held it: 7.76 of 139.8 GiB free."""
+    captured = json.loads((Path(__file__).parent / "captures" / "h200" / "nvml.json").read_text())
+    memory = captured["gpus"][0]["MemoryInfo_v2"]
+    memory["used"] += 132 * GIB
+    memory["free"] -= 132 * GIB
+    folder = model(tmp_path / "m", "llama-3.2-1b")
+    library = nvml_library.build(captured, tmp_path)
+    run = Run(tmp_path, variables={"LD_LIBRARY_PATH": str(library)})
+    report = report_of(run, "--", "vllm", "serve", str(folder), code=1)
+    assert report["plan"]["limit"] == "free"
+    assert report["primary"]["check"] == "gpu-memory-held"
 
 
 def test_nothing_named_is_wrong_usage(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,8 +28,12 @@ from infer_doctor.commands.common import (
 
 if TYPE_CHECKING:
     from infer_doctor.engine import Subject
+    from infer_doctor.host import Host
 
 MODULE = "infer_doctor.checks.memory_plan"
+
+HELD = "gpu-memory-held"
+"""The check that names who holds the memory that is missing."""
 
 
 @click.command()
@@ -86,7 +92,12 @@ def plan(
         except (NoTarget, BadSnapshot) as error:
             raise click.ClickException(str(error)) from None
         judge_for_gpus(examination.subjects, registry, gpu, gpu_memory)
-        checks = [one for one in registry.checks.values() if one.function.__module__ == MODULE]
+        _read_models_here(examination.subjects, host)
+        checks = [
+            one
+            for one in registry.checks.values()
+            if one.function.__module__ == MODULE or (one.id == HELD and gpu is None)
+        ]
         results = examination.run(checks)
         planned = _plan(examination.subjects, gpus_open=gpu is not None and ":" not in gpu)
     from infer_doctor.report import build
@@ -99,7 +110,7 @@ def plan(
         subjects=examination.subjects,
         results=results,
         fail_on="error",
-        required={check.id for check in checks} if planned is None else (),
+        required={check.id for check in checks if check.id != HELD} if planned is None else (),
         launch=command,
         redactor=examination.redactor,
         redactions=examination.redactions,
@@ -107,6 +118,23 @@ def plan(
     )
     emit(report, format, output)
     raise click.exceptions.Exit(EXIT[report.verdict])
+
+
+def _read_models_here(subjects: Sequence[Subject], host: Host | None) -> None:
+    """A launch of another machine is planned with this machine's copy of the same hub id."""
+    from infer_doctor.facts.engine_options import EngineOptions
+    from infer_doctor.facts.machine import Environ
+    from infer_doctor.facts.model_files import ModelFiles, model_files
+    from infer_doctor.host import Unavailable
+    from infer_doctor.launch.model import Launch
+
+    environ = Environ(variables=dict(os.environ))
+    for subject in subjects:
+        options, launch = subject.get(EngineOptions), subject.get(Launch)
+        if host is None or subject.host is not None or not isinstance(options, EngineOptions):
+            continue
+        with contextlib.suppress(Unavailable):
+            subject.give(ModelFiles, model_files(host, options, launch, environ))
 
 
 def _plan(subjects: Sequence[Subject], *, gpus_open: bool) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from infer_doctor.checks.memory_plan import (
     graphs_too_large,
     no_cache_room,
     sequences_too_many,
+    start_refused,
     unused,
 )
 from infer_doctor.facts.engine_options import EngineOptions, Option
@@ -23,6 +24,7 @@ from infer_doctor.memory.parts import Gpu
 from infer_doctor.model import Finding
 from infer_doctor.testing import contract, examine
 
+GIB = 1 << 30
 PLACE = Place(file=COMMAND_LINE)
 
 
@@ -87,6 +89,11 @@ HEALTHY = start("fit-8b-default")
 
 
 def test_contracts() -> None:
+    contract(
+        start_refused,
+        fires=start("x2-tp2-8b", gpu_memory_utilization=0.99),
+        passes=HEALTHY,
+    )
     contract(does_not_load, fires=start("fail-70b-load-oom"), passes=HEALTHY)
     contract(
         no_cache_room, fires=facts("llama-3.1-8b", gpu_memory_utilization=0.11), passes=HEALTHY
@@ -121,6 +128,22 @@ def test_weights_and_budget_are_in_the_message() -> None:
         "(0.92 x 139.8 GiB)"
     )
     assert finding.confidence == "certain"
+
+
+def test_a_share_that_the_context_does_not_leave() -> None:
+    """On two H200 138.27 of 139.80 GiB were free at the start of the engine."""
+    assert not examine(start_refused, *start("fit-8b-eager", gpu_memory_utilization=0.99)).findings
+    finding = only(start_refused, start("x2-tp2-8b", gpu_memory_utilization=0.995))
+    assert finding.message.endswith("its CUDA context and communicators leave about 138.3 GiB")
+    (fix,) = finding.fixes
+    assert fix.title == "Start with --gpu-memory-utilization 0.98"
+
+
+def test_what_others_hold_is_said_by_another_check() -> None:
+    from dataclasses import replace
+
+    held = facts("llama-3.2-1b", gpu=replace(H200, used=131 * GIB))
+    assert not examine(start_refused, *held).findings
 
 
 def test_fix_of_a_context_is_a_length_that_starts() -> None:
