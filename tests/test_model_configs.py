@@ -15,6 +15,7 @@ from launches import capabilities, config, files, gpus, launch, options, values
 
 from infer_doctor.checks.launch_parallel import tp_indivisible
 from infer_doctor.engine import Subject, run_check
+from infer_doctor.facts.model_config import ModelConfig
 from infer_doctor.facts.model_files import ModelFile
 from infer_doctor.facts.model_parts import TokenizerFiles
 from infer_doctor.facts.model_support import _catalogued
@@ -151,3 +152,49 @@ def test_a_length_above_the_limit_is_found_as_by_the_engine() -> None:
             asked = options(max_model_len=expected["max"] + more)
             result = examine(context_too_long, launch(), asked, config(name))
             assert result.outcome == outcome, name
+
+
+WEIRD: list[Any] = [None, [], {}, "x", -1, 0, 1.5, True, {"a": []}, [[]], 10**30, {"factor": "x"}]
+
+
+def test_a_config_of_any_form_crashes_no_check() -> None:
+    """Every key in turn takes values of another kind than it should have."""
+    base = values("Qwen--Qwen3-VL-8B-Instruct")
+    spots = [(key,) for key in (*base, "quantization_config", "auto_map", "rope_parameters")]
+    spots += [("text_config", key) for key in base["text_config"]]
+    asked = options(
+        tensor_parallel_size=4,
+        pipeline_parallel_size=2,
+        decode_context_parallel_size=2,
+        max_model_len=99_999_999,
+        quantization="awq",
+        kv_cache_dtype="fp8",
+        attention_backend="FLASHINFER",
+        trust_remote_code=True,
+        enable_expert_parallel=True,
+        runner="generate",
+    )
+    crashed = []
+    for spot in spots:
+        for weird in WEIRD:
+            found = json.loads(json.dumps(base))
+            part = found if len(spot) == 1 else found[spot[0]]
+            part[spot[-1]] = weird
+            own = found.get("quantization_config")
+            whole = files(
+                "Qwen--Qwen3-8B", config=found, quantization=own if isinstance(own, dict) else None
+            )
+            facts = [
+                launch(),
+                asked,
+                whole,
+                ModelConfig(values=found, source="config.json"),
+                gpus(2),
+                capabilities((7, 5), (7, 5)),
+                TokenizerFiles(files=whole, named=False),
+                _catalogued("0.33.0", read.architectures(found), read.model_type(found)),
+            ]
+            subject = Subject("test", Registry(), host=None, given=facts, unasked="not given")
+            rows = [run_check(check, subject) for check in CHECKS]
+            crashed += [(spot, weird, r.reason) for r in rows if r.outcome == "crashed"]
+    assert crashed == []

@@ -40,6 +40,7 @@ VARIABLES = (
     "LD_PRELOAD",
     "MASTER_",
     "MKL_",
+    "MODELSCOPE_",
     "NCCL_",
     "NO_PROXY",
     "NVIDIA_",

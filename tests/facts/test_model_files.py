@@ -185,3 +185,11 @@ def test_replay_gives_the_same(host: LiveHost, tmp_path: Path) -> None:
         host.captures.values(), version="0", created_at="2026-11-30T00:00:00Z", python=None
     )
     assert find(read(text).host, str(tmp_path), {}) == live
+
+
+def test_modelscope(host: LiveHost, tmp_path: Path) -> None:
+    model_folder.folder(tmp_path / "models/org/m___1")
+    scope = launch(VLLM_USE_MODELSCOPE="True", MODELSCOPE_CACHE=str(tmp_path))
+    found = model_files(host, options("org/m.1"), scope, Environ(variables={}))
+    assert (found.origin, len(found.tensors)) == ("cache", 2)
+    assert model_files(host, options("org/x"), scope, Environ(variables={})).origin == "named"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import resource
 import struct
 from pathlib import Path
@@ -185,3 +187,38 @@ def test_large_values_are_left_out_and_named(tmp_path: Path) -> None:
         "config.json": ["quantization_config.quantized_layers"],
         "tokenizer_config.json": ["added_tokens_decoder"],
     }
+
+
+def test_no_damage_to_a_header_does_harm(tmp_path: Path) -> None:
+    """Bytes changed, cut and added at random: an answer each time, and never half a table."""
+    source = random.Random(20261130)
+    file = tmp_path / "model.safetensors"
+    tensors = {f"model.layers.{n}.mlp.w.weight": ("BF16", (4, 4)) for n in range(6)}
+    model_folder.safetensors(file, tensors)
+    whole = file.read_bytes()
+    for _ in range(500):
+        data = bytearray(whole)
+        for _ in range(source.randint(1, 4)):
+            place = source.randrange(len(data))
+            kind = source.randrange(3)
+            if kind == 0:
+                data[place] = source.randrange(256)
+            elif kind == 1:
+                del data[place : place + source.randint(1, 40)]
+            else:
+                data[place:place] = bytes(source.randrange(256) for _ in range(8))
+        file.write_bytes(data)
+        answer = model_files(str(tmp_path))
+        json.dumps(answer)
+        counted = sum(run[2] * (run[1] - run[0] + 1) for row in answer["tensors"] for run in row[6])
+        assert bool(answer["broken"]) != bool(counted)
+
+
+def test_odd_files_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.safetensors")
+    (tmp_path / "config.json").mkdir()
+    (tmp_path / "tokenizer.json").symlink_to("tokenizer.json")
+    answer = model_files(str(tmp_path))
+    assert answer["json"] == {}
+    assert list(answer["broken"]) == ["model.safetensors"]
+    assert list(answer["unreadable"]) == ["tokenizer.json"]
