@@ -134,7 +134,7 @@ def _rows(host: Host, path: str, names: Iterable[str]) -> dict[str, str]:
     if not names:
         return {}
     pattern = rf'\n    "(?:{"|".join(sorted(names))})": *\(?\s*"[^"\n]+"'
-    matches = host.ask("find", path=path, pattern=pattern, limit=200)["matches"]
+    matches = host.ask("find_text", path=path, pattern=pattern, limit=200)["matches"]
     found: dict[str, str] = {}
     for match in matches:
         name, value = re.findall(r'"([^"]+)"', match)[:2]
@@ -144,7 +144,7 @@ def _rows(host: Host, path: str, names: Iterable[str]) -> dict[str, str]:
 
 def _has_class(host: Host, folder: str, name: str) -> bool:
     pattern = rf'"{name}"'
-    found = host.ask("find", path=f"{folder}/{CLASSES}", pattern=pattern, limit=1)
+    found = host.ask("find_text", path=f"{folder}/{CLASSES}", pattern=pattern, limit=1)
     return bool(found["matches"])
 
 
@@ -161,7 +161,7 @@ def _knows_type(host: Host, package: str, folder: str | None, kind: str | None) 
     places += [(f"{folder}/{file}", rf'"{word}"(?:,|:)\s*"\w+"') for file in TYPES]
     for path, pattern in places:
         try:
-            if host.ask("find", path=path, pattern=pattern, limit=1)["matches"]:
+            if host.ask("find_text", path=path, pattern=pattern, limit=1)["matches"]:
                 return True
         except Unavailable as error:
             if error.code not in ("ENOENT", "ENOTDIR"):

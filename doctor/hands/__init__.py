@@ -14,6 +14,7 @@ VERSIONS = {
     "distributions": 2,
     "environ": 1,
     "find": 1,
+    "find_text": 1,
     "gguf": 1,
     "hub": 1,
     "identity": 1,

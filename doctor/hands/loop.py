@@ -24,6 +24,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "distributions": _distributions,
         "environ": system.environ,
         "find": files.find,
+        "find_text": files.find,  # in a text file: no wait for a search through a library
         "gguf": _gguf,
         "hub": _hub,
         "identity": system.identity,
