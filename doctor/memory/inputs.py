@@ -10,7 +10,7 @@ from typing import Any
 from infer_doctor.facts.model_files import Tensor
 from infer_doctor.frozen import frozen
 from infer_doctor.memory.architecture import Architecture, Unplannable, text_config
-from infer_doctor.memory.parts import Gpu, Model
+from infer_doctor.memory.parts import CONFIG, Gpu, Model
 from infer_doctor.memory.plan import MemoryPlan, make_plan
 from infer_doctor.memory.quantization import Scheme, scheme_of
 from infer_doctor.memory.reading import read_architecture
@@ -19,7 +19,6 @@ from infer_doctor.memory.tensors import from_config
 from infer_doctor.memory.weights import Weight, from_headers
 
 HEADERS = "safetensors headers"
-CONFIG = "config.json"
 
 
 class Inputs:

@@ -15,11 +15,13 @@ class Layout:
     layers: int = 1
     kv_heads: int = 1
     tied: bool = False
+    replicas: int = 1
+    """Engines side by side (data parallelism), each with its own KV cache."""
     partition: tuple[int, ...] = ()
 
     @property
     def gpus(self) -> int:
-        return self.tensor * self.stages * self.data
+        return self.tensor * self.stages * self.replicas
 
     def layers_of(self, stage: int) -> tuple[int, int]:
         """First layer and the one after the last of a stage.

@@ -9,8 +9,12 @@ from infer_doctor.memory.graphs import graph_bytes, reserved_bytes
 from infer_doctor.memory.layout import Layout
 from infer_doctor.memory.quantization import ALIASES, ONLINE, Scheme
 from infer_doctor.memory.settings import CONSUMED_SINCE, Settings
+from infer_doctor.memory.tensors import PACKED_STEP
 from infer_doctor.memory.weights import Weight, merged_name, rank_bytes
 from infer_doctor.units import MIB
+
+CONFIG = "config.json"
+"""The basis of weights that no header tells."""
 
 CONTEXT_BYTES = 527 * MIB
 """CUDA context before the first snapshot, one GPU: 139.80 - 139.29 GiB (tests/memory, H200)."""
@@ -33,6 +37,10 @@ NON_TORCH_GROUP = 62 * MIB
 LOADER_REST = 14 * MIB
 """In "Model loading took" and in no tensor: blocks that torch's allocator reuses without a split
 while weights are made; 0 to 37 MiB in the starts of tests/memory, the median."""
+
+AFTER_NCCL = (0, 11)
+"""Before, the first snapshot was taken before the CUDA context and NCCL, which the budget then
+held (vLLM pull request 25359)."""
 
 FUSED_ALL_REDUCE: dict[tuple[int, int], dict[int, float]] = {
     (9, 0): {2: 64, 4: 2, 8: 0.5},
@@ -114,7 +122,7 @@ def rank_of(
     )
     weights = _loaded(model, settings, layout, stage)
     weights += sum(rows * width * settings.itemsize for rows, width in architecture.rope)
-    weights += LOADER_REST
+    weights += LOADER_REST + lora_bytes(architecture, settings, layout, stage)
     weights = max(0, weights - settings.offload)
     ranks = layout.tensor * layout.stages
     group = ranks > 1
@@ -123,6 +131,8 @@ def rank_of(
     peak = activation.peak(architecture, layout, stage, batch)
     non_torch = NON_TORCH_GROUP if group else NON_TORCH
     non_torch += _fused_all_reduce(settings, gpu, architecture)
+    if settings.version < AFTER_NCCL:
+        non_torch += _before(gpu, group)
     if settings.version >= CONSUMED_SINCE:
         non_torch += buffers
         buffers = 0
@@ -179,13 +189,48 @@ def _loaded(model: Model, settings: Settings, layout: Layout, stage: int) -> int
     The engine holds query, key and value, gate and up, and all experts as one tensor each.
     """
     bits = online(settings.quantization) if settings.quantization and model.scheme is None else None
+    padding = _expert_padding(model)
     merged: dict[tuple[int | None, str], int] = {}
     for weight, size in rank_bytes(model.weights, layout, stage):
         if bits is not None and weight.linear:
             size = int(size * bits / (8 * model.itemsize))
+        if weight.rule == "expert":
+            size = int(size * padding)
         place = weight.layer, merged_name(weight.name)
         merged[place] = merged.get(place, 0) + size
     return sum(map(_allocated, merged.values()))
+
+
+def _expert_padding(model: Model) -> float:
+    """What the mxfp4 kernels add to the experts of a checkpoint."""
+    if model.basis == CONFIG or model.scheme is None or not model.scheme.experts_only:
+        return 1.0
+    widths = [layer.experts.width for layer in model.architecture.layers if layer.experts]
+    return -(-widths[0] // PACKED_STEP) * PACKED_STEP / widths[0] if widths else 1.0
+
+
+def lora_bytes(model: Architecture, settings: Settings, layout: Layout, stage: int) -> int:
+    """Slots of LoRA adapters for every projection of attention and MLP.
+
+    lora/layers/base_linear.py:104: for each slot rank x (in + out); a column parallel layer cuts
+    what goes out, a row parallel one what comes in; query, key, value, gate and up have one each.
+    """
+    if not settings.loras:
+        return 0
+    first, end = layout.layers_of(stage)
+    sides = 0
+    for layer in model.layers[first:end]:
+        if attention := layer.attention:
+            key = max(1, attention.kv_heads // layout.tensor)
+            out = attention.heads // layout.tensor * attention.head_dim
+            both = key * (attention.head_dim + attention.value_dim)
+            inner = attention.heads // layout.tensor * attention.value_dim
+            sides += 3 * model.hidden + out + both + inner + model.hidden
+        if layer.width:
+            width = -(-layer.width // layout.tensor)
+            ups = 2 if model.gated else 1
+            sides += ups * (model.hidden + width) + width + model.hidden
+    return settings.loras * settings.lora_rank * sides * settings.itemsize
 
 
 def _allocated(size: int) -> int:

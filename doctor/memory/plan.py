@@ -21,6 +21,9 @@ there (bench/plan.py prints it, with each constant fitted without the start that
 FAR_BAND = 0.10
 """The share of activation and non-torch memory that may be wrong for kinds that were not measured."""
 
+DRAFT_BAND = 0.05
+"""The share of a GPU that a draft model may take: its weights and cache are not counted."""
+
 MARGIN = 0.005
 """A suggested number keeps this share of the GPU's memory, so that it starts for real."""
 
@@ -85,6 +88,7 @@ def layout_of(model: Architecture, settings: Settings) -> Layout:
         layers=len(model.layers),
         kv_heads=key_value,
         tied=model.tied,
+        replicas=settings.data,
     )
 
 
@@ -173,6 +177,10 @@ def _band(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> int:
     measured = (0, 26) <= settings.version < CONSUMED_SINCE
     if not measured or model.architecture.hybrid or model.architecture.tower:
         band += int(FAR_BAND * (rank.activation + rank.non_torch))
+    if settings.draft:
+        band += int(DRAFT_BAND * gpu.usable)
+    if settings.loras:
+        band += int(FAR_BAND * rank.weights)
     if rank.graphs_inside:
         band += rank.graphs_inside // 4
     if not gpu.exact:
@@ -202,6 +210,13 @@ def _limit(
         return (
             "load",
             f"weights of {_gib(rank.weights)} are more than the {_gib(free)} that are free",
+        )
+    fixed = rank.weights + rank.activation + rank.non_torch + rank.cache
+    if settings.cache_bytes and fixed > free:
+        return "no_cache", (
+            f"weights {_gib(rank.weights)}, activation {_gib(rank.activation)}, other "
+            f"{_gib(rank.non_torch)} and the KV cache of {_gib(rank.cache)} that is asked for are "
+            f"more than the {_gib(free)} that are free"
         )
     if rank.cache <= 0:
         need = rank.weights + rank.activation + rank.non_torch + rank.graphs_inside
@@ -248,6 +263,8 @@ def _assumptions(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> tupl
         found.append(f"vLLM {_dotted(settings.version)} is newer than the rules (0.33)")
     if settings.version < OLDEST:
         found.append("before vLLM 0.11 the budget held the CUDA context and other processes too")
+    if settings.draft:
+        found.append("the draft model of speculative decoding is not counted")
     if model.architecture.tower and not settings.language_only:
         found.append("the profile of a multimodal encoder is not in the activation")
     if not gpu.exact:

@@ -81,6 +81,11 @@ class Settings:
     in_flight: int
     states: int
     language_only: bool
+    loras: int = 0
+    """Slots for LoRA adapters, of `lora_rank` each."""
+    lora_rank: int = 0
+    draft: bool = False
+    """A draft model for speculative decoding, which is not counted."""
     given: frozenset[str] = frozenset()
     """Names of the options that the launch itself sets."""
 
@@ -144,8 +149,18 @@ def settings_of(
         in_flight=tokens * _batches(get, stages, runner, version),
         states=2 if model.hybrid and caching is True else 1,
         language_only=bool(get("language_model_only")),
+        loras=_count(get, "max_loras") if get("enable_lora") else 0,
+        lora_rank=_count(get, "max_lora_rank", 16) if get("enable_lora") else 0,
+        draft=_has_draft(speculative),
         given=frozenset(name for name, value in options.items() if value is not None),
     )
+
+
+def _has_draft(speculative: Any) -> bool:
+    """Methods without weights of their own: ngram and suffix."""
+    if not isinstance(speculative, Mapping):
+        return False
+    return speculative.get("method") not in ("ngram", "suffix", "[ngram]")
 
 
 def _getter(options: Mapping[str, Any]) -> Get:
