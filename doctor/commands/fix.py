@@ -14,6 +14,9 @@ from infer_doctor.commands.common import (
     EXIT,
     chosen,
     emit,
+    engine_option,
+    gpu_options,
+    judge_for_gpus,
     machine_options,
     now,
     option,
@@ -50,6 +53,8 @@ WIDTH = 80
 @option("--fail-on", type=click.Choice(["error", "warning"]), default="error", show_default=True)
 @option("--select", multiple=True, metavar="IDS", help="Only these checks (ids or globs).")
 @option("--ignore", multiple=True, metavar="IDS", help="Not these checks (ids or globs).")
+@engine_option
+@gpu_options
 @machine_options
 @click.pass_obj
 def fix(
@@ -64,6 +69,9 @@ def fix(
     fail_on: Any,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    engine: Any,
+    gpu: str | None,
+    gpu_memory: str | None,
     python: str | None,
     deep: bool,
     timeout: float,
@@ -87,6 +95,8 @@ def fix(
         command=command,
         select=select,
         ignore=ignore,
+        engine=engine,
+        gpus=(gpu, gpu_memory),
         python=python,
         deep=deep,
         timeout=timeout,
@@ -120,6 +130,8 @@ class Session:
         command: Sequence[str],
         select: Sequence[str],
         ignore: Sequence[str],
+        engine: Any,
+        gpus: tuple[str | None, str | None],
         python: str | None,
         deep: bool,
         timeout: float,
@@ -134,6 +146,7 @@ class Session:
         self.registry = registry_of_checks()
         self.checks = chosen(self.registry, select, ignore)
         self.required = {check.id for check in self.checks} if select else set()
+        self.engine, self.gpus = engine, gpus
         self.python, self.deep, self.timeout, self.fail_on = python, deep, timeout, fail_on
         try:
             read = {target: reports.read(target) for target in targets}
@@ -170,10 +183,12 @@ class Session:
                     command=self.shown,
                     python=self.python,
                     deep=self.deep,
+                    engine=self.engine,
                     host=host,
                 )
             except (NoTarget, BadSnapshot) as error:
                 raise click.ClickException(str(error)) from None
+            judge_for_gpus(self.examination.subjects, self.registry, *self.gpus)
             self.results = self.examination.run(self.checks, named=bool(self.required))
 
     def look(self, unsafe: bool) -> list[Group]:
@@ -260,6 +275,9 @@ def _show(session: Session, groups: Sequence[Group], format: str, output: str | 
     without = [finding for finding in found if not finding.fixes]
     if not found:
         lines = ["nothing to fix was found"]
+        undecided = sum(row.outcome in ("blocked", "crashed") for row in session.results)
+        if undecided:
+            lines.append(f"{undecided} of {len(session.results)} checks could not be decided")
     elif without:
         ids = ", ".join(dict.fromkeys(finding.check for finding in without))
         lines += [f"no fix is known for {ids}", ""]
@@ -283,6 +301,8 @@ def _emit(session: Session, groups: Sequence[Group], kind: str, output: str | No
         facts = [subject.facts.get(Launch) for subject in session.examination.subjects]
         launch = next((fact for fact in facts if isinstance(fact, Launch)), None)
         text = session.revealed(emitting.command(taken, launch, session.shown)) + "\n"
+    if "<token>" in text:
+        left.append("the key, which stands as <token>")
     write(text, output)
     _say([f"not in here: {row}" for row in left])
     if held:

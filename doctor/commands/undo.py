@@ -20,6 +20,7 @@ def undo(id: str | None, yes: bool) -> None:
     from infer_doctor.fixing import undo as undoing
     from infer_doctor.fixing.files import Refused
     from infer_doctor.fixing.journal import lock, runs, state_folder
+    from infer_doctor.fixing.show import without_keys
     from infer_doctor.fixing.tell import stopped
     from infer_doctor.render.plain import plain
 
@@ -49,7 +50,7 @@ def undo(id: str | None, yes: bool) -> None:
         with lock(folder):
             said = undoing.undo(folder, run.id)
     except undoing.ChangedSince as error:
-        write(plain(error.difference), None)
+        write(plain(without_keys(error.difference)), None)
         raise click.ClickException(f"nothing was changed: {error}") from None
     except Refused as error:
         raise click.ClickException(str(error)) from None

@@ -106,6 +106,7 @@ def script(groups: Sequence[Group], drafts: Drafts) -> str:
 def command(groups: Sequence[Group], launch: Launch | None, words: Sequence[str]) -> str:
     """The corrected command line: of `-- COMMAND`, else of the launch that a file holds."""
     line = tuple(words) or (launch.command if launch else ())
+    line = line[1:] if line[:1] == ("exec",) else line
     if not line:
         raise Refused("there is no command: give it after --, or a file that starts an engine")
     drafts = Drafts(line)

@@ -69,6 +69,8 @@ def _wanted(path: str, document: dict[str, Any]) -> Wanted:
         for name in (subject, SEPARATOR.split(subject)[0])
         if os.path.exists(os.path.expanduser(name))
     )
-    if launch and any(map(MASK.search, launch)):
+    if files:
+        launch = ()  # it stands in one of them
+    if any(map(MASK.search, launch)):
         raise NoTarget(f"{path}: its command line holds masks; give the command itself after --")
     return Wanted(path=path, findings=frozenset(findings), launch=launch, files=tuple(files))

@@ -38,7 +38,7 @@ def states(run: Run) -> list[tuple[Record, State]]:
     found: list[tuple[Record, State]] = []
     later: dict[str, State] = {}
     for step in reversed(run.left):
-        thing = str(step.get("path") or step.get("folders") or step["n"])
+        thing = _thing(step)
         state = later.get(thing, "old")
         if state == "old":
             state = kind_of(step).state(run, step)
@@ -47,14 +47,22 @@ def states(run: Run) -> list[tuple[Record, State]]:
     return found
 
 
+def _thing(step: Record) -> str:
+    """What a step changes."""
+    return str(step.get("path") or step.get("folders") or step["n"])
+
+
 def blocks(run: Run) -> None:
     """Raise ChangedSince when a step cannot be taken back without a loss of later work."""
     for step, state in reversed(states(run)):
-        if state == "changed":
-            raise ChangedSince(
-                f"{step['text']}: was changed after the fix; taking it back would lose that",
-                kind_of(step).difference(run, step),
-            )
+        if state != "changed":
+            continue
+        first = next(row for row in run.left if _thing(row) == _thing(step))
+        whole = {**step, "before": first.get("before")}
+        raise ChangedSince(
+            f"{step['text']}: was changed after the fix; taking it back would lose that",
+            kind_of(step).difference(run, whole),
+        )
 
 
 def take_back(

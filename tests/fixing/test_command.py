@@ -1,0 +1,235 @@
+"""The commands fix, undo and history as a user calls them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+from doctor_process import COMMAND, Run
+
+SCRIPT = """\
+#!/bin/bash
+# ours
+export VLLM_USE_V1=1   # from long ago
+exec vllm serve Qwen/Qwen3-8B \\
+    --swap-space 4 \\
+    --enable-prefx-caching \\
+    --api-key sk-abcdefghijklmnopqrstuvwxyz \\
+    --port 8000
+"""
+
+CURED = """\
+#!/bin/bash
+# ours
+exec vllm serve Qwen/Qwen3-8B \\
+    --enable-prefx-caching \\
+    --api-key sk-abcdefghijklmnopqrstuvwxyz \\
+    --port 8000
+"""
+
+SELECT = ("--select", "launch-argument-*,launch-variable-unread")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    (tmp_path / "start.sh").write_text(SCRIPT)
+    return Run(tmp_path)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_plan_writes_nothing(run: Run) -> None:
+    before = files(run.home)
+    shown = run("fix", "start.sh", *SELECT)
+    assert shown.stderr == ""
+    assert shown.returncode == 1
+    assert "-    --swap-space 4 \\" in shown.stdout
+    assert "+    --enable-prefix-caching \\" in shown.stdout
+    assert "[safe, takes a restart]" in shown.stdout
+    assert "2 can be applied: infer-doctor fix --apply" in shown.stdout
+    assert "1 held back as unsafe: --unsafe releases them" in shown.stdout
+    assert "sk-abc" not in shown.stdout
+    assert files(run.home) == before
+    assert run("history").stdout == "nothing was changed yet\n"
+    assert run("undo", "--yes").returncode == 2
+    assert files(run.home) == before
+
+
+def test_apply_history_undo(run: Run) -> None:
+    (run.home / "start.sh").chmod(0o750)
+    done = run("fix", "start.sh", *SELECT, "--apply", "--yes")
+    assert done.stderr == ""
+    assert done.stdout.count("cured: ") == 2
+    assert "infer-doctor undo 0001 takes this back" in done.stdout
+    assert "1 held back as unsafe" in done.stdout
+    assert (run.home / "start.sh").read_text() == CURED
+    told = run("history").stdout
+    assert "Take VLLM_USE_V1 out: cured" in told
+    undone = run("undo", "0001", "--yes")
+    assert (undone.returncode, undone.stderr) == (0, "")
+    assert (run.home / "start.sh").read_text() == SCRIPT
+    assert (run.home / "start.sh").stat().st_mode & 0o777 == 0o750
+    assert "0001" in run("history").stdout
+    assert "taken back" in run("history").stdout
+    again = run("undo", "--yes")
+    assert (again.returncode, again.stderr) == (2, "infer-doctor: nothing is left to take back\n")
+
+
+def test_unsafe_is_released(run: Run) -> None:
+    done = run("fix", "start.sh", *SELECT, "--apply", "--yes", "--unsafe")
+    assert done.stdout.count("cured: ") == 3
+    assert done.returncode == 0
+    assert "--enable-prefix-caching" in (run.home / "start.sh").read_text()
+
+
+def test_select_and_ignore(run: Run) -> None:
+    run("fix", "start.sh", *SELECT, "--ignore", "launch-argument-*", "--apply", "--yes")
+    assert (run.home / "start.sh").read_text() == SCRIPT.replace(
+        "export VLLM_USE_V1=1   # from long ago\n", ""
+    )
+
+
+def test_nobody_to_ask(run: Run) -> None:
+    ended = run("fix", "start.sh", "--apply")
+    assert ended.returncode == 2
+    assert "give --yes" in ended.stderr
+    assert files(run.home) == {"start.sh": SCRIPT.encode()}
+
+
+def test_each_group_is_asked_for(run: Run) -> None:
+    """On a terminal: the first is declined, the second done."""
+    leader, follower = pty.openpty()
+    process = run.start("fix", "start.sh", *SELECT, "--apply", stdin=follower)
+    os.write(leader, b"n\ny\n")
+    out, _ = process.communicate(timeout=60)
+    os.close(leader)
+    os.close(follower)
+    assert out.count("do it?") == 2
+    assert "declined: " in out
+    assert "cured: " in out
+    text = (run.home / "start.sh").read_text()
+    assert ("--swap-space" in text) != ("VLLM_USE_V1" in text)
+
+
+def test_patch_applies_with_git(run: Run) -> None:
+    made = run("fix", "start.sh", *SELECT, "--emit", "patch")
+    assert "1 held back as unsafe" in made.stderr
+    subprocess.run(["git", "init", "-q", "."], cwd=run.home, check=True)
+    apply = ["git", "apply", "-"]
+    subprocess.run(apply, cwd=run.home, input=made.stdout, text=True, check=True)
+    assert (run.home / "start.sh").read_text() == CURED
+
+
+def test_script_does_the_same(run: Run) -> None:
+    made = run("fix", "start.sh", *SELECT, "--emit", "sh", "--output", "cure.sh")
+    assert made.stdout == ""
+    checked = subprocess.run(["sh", "cure.sh"], cwd=run.home, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    assert (run.home / "start.sh").read_text() == CURED
+
+
+def test_the_corrected_command_line(run: Run) -> None:
+    words = ["vllm", "serve", "Qwen/Qwen3-8B", "--swap-space", "4", "--api-key", "sk-0123456789abc"]
+    made = run("fix", *SELECT, "--emit", "command", "--", *words)
+    assert made.stdout == "vllm serve Qwen/Qwen3-8B --api-key sk-0123456789abc\n"
+    shown = run("fix", *SELECT, "--", *words)
+    assert "1 for the next start: --emit command or --emit sh" in shown.stdout
+    assert "sk-0123456789abc" not in shown.stdout
+
+
+def test_the_command_line_of_a_file(run: Run) -> None:
+    made = run("fix", "start.sh", *SELECT, "--unsafe", "--emit", "command")
+    assert made.stdout.startswith("env -u VLLM_USE_V1 vllm serve Qwen/Qwen3-8B --enable-prefix-")
+    assert "--swap-space" not in made.stdout
+
+
+def test_a_report_names_the_findings(run: Run) -> None:
+    report = run("check", "start.sh", "--select", "launch-argument-removed", "--format", "json")
+    (run.home / "report.json").write_text(report.stdout)
+    shown = run("fix", "report.json")
+    assert "--swap-space" in shown.stdout
+    assert "VLLM_USE_V1 out" not in shown.stdout
+    run("fix", "report.json", "--apply", "--yes")
+    assert (run.home / "start.sh").read_text() == SCRIPT.replace("    --swap-space 4 \\\n", "")
+
+
+def test_nothing_of_a_report_is_carried_out(run: Run) -> None:
+    """A report from somewhere, with actions of its own."""
+    text = run(
+        "check", "start.sh", "--select", "launch-argument-removed", "--format", "json"
+    ).stdout
+    report = json.loads(text)
+    report["fixes"][0]["actions"] = [
+        {"kind": "write", "text": "x", "file": str(run.home / "evil"), "content": "x", "mode": 420},
+        {"kind": "command", "text": f"touch {run.home}/evil"},
+    ]
+    (run.home / "report.json").write_text(json.dumps(report))
+    run("fix", "report.json", "--apply", "--yes", "--unsafe")
+    assert not (run.home / "evil").exists()
+    assert "--swap-space" not in (run.home / "start.sh").read_text()
+
+
+def test_changed_since(run: Run) -> None:
+    run("fix", "start.sh", *SELECT, "--apply", "--yes")
+    file = run.home / "start.sh"
+    file.write_text(file.read_text() + "# later\n")
+    refused = run("undo", "--yes")
+    assert refused.returncode == 2
+    assert "+# later" in refused.stdout
+    assert "--swap-space 4" in refused.stdout
+    assert "was changed after the fix" in refused.stderr
+    assert file.read_text().endswith("# later\n")
+
+
+def test_a_link_is_refused(run: Run) -> None:
+    real = run.home / "real.sh"
+    (run.home / "start.sh").rename(real)
+    (run.home / "start.sh").symlink_to(real)
+    done = run("fix", "start.sh", *SELECT, "--apply", "--yes")
+    assert "is a symbolic link to" in " ".join(done.stdout.split())
+    assert real.read_text() == SCRIPT
+    assert run("history").stdout == "nothing was changed yet\n"
+
+
+def test_two_at_once(run: Run) -> None:
+    state = run.home / ".local" / "state" / "infer-doctor"
+    state.mkdir(parents=True)
+    with (state / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for words in (("fix", "start.sh", *SELECT, "--apply", "--yes"),):
+            ended = run(*words)
+            assert ended.returncode == 2
+            assert "another infer-doctor" in ended.stderr
+        shown = run("fix", "start.sh", *SELECT)  # looking needs no lock
+        assert shown.returncode == 1
+    assert (run.home / "start.sh").read_text() == SCRIPT
+
+
+def test_a_run_that_was_killed_is_told(run: Run) -> None:
+    """strace ends it at its second rename: the first file is new by then."""
+    (run.home / "b.sh").write_text(SCRIPT)
+    trace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=rename"]
+    inject = ["-e", "inject=rename:signal=KILL:when=4"]
+    words = [*trace, *inject, COMMAND, "fix", "start.sh", "b.sh", *SELECT, "--apply", "--yes"]
+    try:
+        subprocess.run(words, env=run.environment(), cwd=run.home, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs strace")
+    told = run("fix", "start.sh", "b.sh", *SELECT)
+    assert "was stopped before its end; found now:" in told.stderr
+    assert "`infer-doctor undo 0001` brings back what was before" in told.stderr
+    run("undo", "--yes")
+    assert (run.home / "start.sh").read_text() == SCRIPT
+    assert (run.home / "b.sh").read_text() == SCRIPT
+    assert "was stopped" not in run("fix", "start.sh", *SELECT).stderr
