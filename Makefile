@@ -28,6 +28,6 @@ docs:  ## build/site: a page for each check, the recipes, the report; fails on a
 	$(PYTHON) scripts/make_docs.py
 
 bench:  ## the figures of bench/, each beside its rival; no timed tests
-	for script in version check gpus snapshot memory hangs preflight launch; do \
+	for script in version check gpus snapshot memory hangs preflight launch model_files; do \
 		$(PYTHON) bench/$$script.py || exit 1; \
 	done
