@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from infer_doctor.catalog.vllm_renamed import HAD_EFFECT, NOTES
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions, OptionProblem
 from infer_doctor.fixes.arguments import (
@@ -89,7 +90,8 @@ def argument_unknown(launch: Launch, options: EngineOptions) -> Iterator[Finding
             fixes.append(write_name(launch, problem, _whole(problem, problem.nearest)))
         else:
             fixes.append(drop(launch, problem, safe=False))
-        yield finding(options, problem, fixes)
+        ignored = problem.message.endswith("refused or ignored")
+        yield finding(options, problem, fixes, severity="warning" if ignored else None)
 
 
 def _whole(problem: OptionProblem, nearest: str) -> str:
@@ -112,11 +114,15 @@ def argument_removed(launch: Launch, options: EngineOptions) -> Iterator[Finding
     (catalog/vllm_renamed.py), with this case's value; else why there is none.
 
     ## Fix safety
-    Safe: it changes how the next start is called.
+    Safe where a successor means the same or nothing is lost; unsafe where the argument did something
+    that is then not done.
     """
     for problem in of_kind(options, "removed", "renamed"):
-        successor = problem.successor
-        cure = write_instead(launch, problem, successor) if successor else drop(launch, problem)
+        if problem.successor is not None:
+            cure = write_instead(launch, problem, problem.successor)
+        else:
+            name = "--" + problem.flag.lstrip("-").replace("_", "-")
+            cure = drop(launch, problem, safe=name in NOTES and name not in HAD_EFFECT)
         yield finding(options, problem, (cure,))
 
 
@@ -213,7 +219,7 @@ def model_unnamed(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     ## How it decides
     `vllm serve` takes the first word that belongs to no option; an option that takes several words,
     such as --api-key, takes the model too when it stands right before it. `python -m
-    vllm.entrypoints.openai.api_server` takes only --model; since 0.10.2 it also accepts a word and
+    vllm.entrypoints.openai.api_server` takes only --model; since 0.10.0 it also accepts a word and
     ignores it. The default is Qwen/Qwen3-0.6B (0.9 and later). Nothing is told when words of the
     launch are not known.
 

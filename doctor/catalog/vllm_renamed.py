@@ -19,10 +19,6 @@ SUCCESSORS: Mapping[str, str] = {
     "--eplb-step-interval": "--eplb-config.step_interval {value}",
     "--eplb-window-size": "--eplb-config.window_size {value}",
     "--guided-decoding-backend": "--structured-outputs-config.backend {value}",
-    "--guided-decoding-disable-additional-properties": "--structured-outputs-config."
-    "disable_additional_properties true",
-    "--guided-decoding-disable-any-whitespace": "--structured-outputs-config."
-    "disable_any_whitespace true",
     "--ngram-prompt-lookup-max": "--speculative-config.prompt_lookup_max {value}",
     "--ngram-prompt-lookup-min": "--speculative-config.prompt_lookup_min {value}",
     "--num-redundant-experts": "--eplb-config.num_redundant_experts {value}",
@@ -59,6 +55,10 @@ NOTES: Mapping[str, str] = {
     "--enable-prompt-adapter": "prompt adapters were taken out with the V0 engine",
     "--enable-reasoning": "--reasoning-parser alone switches it on",
     "--engine-use-ray": "the engine no longer runs as an actor",
+    "--guided-decoding-disable-additional-properties": "--structured-outputs-config has the key "
+    "disable_additional_properties, beside backend guidance",
+    "--guided-decoding-disable-any-whitespace": "--structured-outputs-config has the key "
+    "disable_any_whitespace, beside backend xgrammar or guidance",
     "--lora-extra-vocab-size": "adapters can no longer add words",
     "--max-context-len-to-capture": "graphs no longer depend on the length of a sequence",
     "--max-seq-len-to-capture": "graphs no longer depend on the length of a sequence; "
@@ -75,6 +75,22 @@ NOTES: Mapping[str, str] = {
     "--use-v2-block-manager": "it was the only one left",
 }
 """Option -> why nothing replaces it, a clause."""
+
+HAD_EFFECT: frozenset[str] = frozenset(
+    {
+        "--calculate-kv-scales",
+        "--enable-prompt-adapter",
+        "--guided-decoding-disable-additional-properties",
+        "--guided-decoding-disable-any-whitespace",
+        "--lora-extra-vocab-size",
+        "--rope-scaling",
+        "--rope-theta",
+    }
+)
+"""Of those with a note: answers change when it is merely left out."""
+
+DTYPES: Mapping[str, str] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+"""What people write -> what vLLM calls it."""
 
 FOREIGN: Mapping[str, tuple[str, str | None]] = {
     "--attention-reduce-in-fp32": ("SGLang", None),
@@ -116,6 +132,8 @@ FOREIGN: Mapping[str, tuple[str, str | None]] = {
     "--free-gpu-memory-fraction": ("TensorRT-LLM", "--gpu-memory-utilization"),
     "--extra-llm-api-options": ("TensorRT-LLM", "--config"),
     "--max-beam-width": ("TensorRT-LLM", None),
+    "--omni": ("vLLM-Omni, a plugin whose version must fit", None),
+    "--stage-configs-path": ("vLLM-Omni, a plugin whose version must fit", None),
 }
 """Options of other engines -> (whose, vLLM's own name for it where there is one). Sources: SGLang
 server_args.py, text-generation-inference launcher, llama.cpp server README, trtllm-serve; option

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from infer_doctor.catalog.vllm_renamed import FOREIGN, NOTES, REQUEST, SUCCESSORS, TASKS, VALUE
+from infer_doctor.catalog.vllm_renamed import (
+    DTYPES,
+    FOREIGN,
+    NOTES,
+    REQUEST,
+    SUCCESSORS,
+    TASKS,
+    VALUE,
+)
 from infer_doctor.facts.engine_options import OptionProblem
 from infer_doctor.launch.model import Place
 from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Catalogue, Table, ordered
@@ -107,8 +115,22 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     spelt = name.replace("_", "-") if name.startswith("--") else name
+    if spelt.startswith("-") and not spelt.startswith("--") and len(spelt) > 3:
+        spelt = f"-{spelt.replace('_', '-')}"
     found = get_close_matches(spelt, sorted(names), n=1, cutoff=NEAR)
     return found[0] if found else None
+
+
+def best_choice(value: str, choices: Iterable[str]) -> str | None:
+    """What was probably meant of a closed list: another case, an everyday name, a beginning."""
+    known = list(choices)
+    wanted = DTYPES.get(value.lower(), value)
+    lowered = {one.lower().replace("-", "_"): one for one in known}
+    exact = lowered.get(wanted.lower().replace("-", "_"))
+    if exact is not None:
+        return exact
+    started = [one for one in known if one.lower().startswith(wanted.lower())]
+    return started[0] if len(started) == 1 and len(wanted) > 2 else nearest(wanted, known)
 
 
 def _gone(

@@ -7,10 +7,10 @@ from typing import Any
 
 from infer_doctor.facts.engine_options import EngineOptions, Option, OptionProblem
 from infer_doctor.launch.model import Keyword, Launch, Unknown
-from infer_doctor.vllm_arguments.history import missing_field, missing_option, nearest
+from infer_doctor.vllm_arguments.history import best_choice, missing_field, missing_option, nearest
 from infer_doctor.vllm_arguments.parse import Bad, Parsed, Setting, parse
 from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table, catalogue, ordered
-from infer_doctor.vllm_arguments.values import choice_problem, range_problem
+from infer_doctor.vllm_arguments.values import choice_problem, listed, range_problem
 
 SERVERS = ("serve", "api_server")
 CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
@@ -26,7 +26,7 @@ def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> Engi
         model = given.pop("model", None)
     else:
         parsed = parse(launch.words, launch.config, table, serve=launch.entry == "serve")
-        given, problems, gaps = _of_words(parsed, table)
+        given, problems, gaps = _of_words(parsed, table, launch.entry)
         model = _model(launch, parsed, given)
     return EngineOptions(
         engine="vllm",
@@ -43,10 +43,10 @@ def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> Engi
 
 
 def _of_words(
-    parsed: Parsed, table: Table
+    parsed: Parsed, table: Table, entry: str
 ) -> tuple[dict[str, Option], list[OptionProblem], list[str]]:
     given: dict[str, Option] = {}
-    problems = [_problem(bad, table) for bad in parsed.bad]
+    problems = [_problem(bad, table, entry) for bad in parsed.bad]
     for setting in parsed.settings:
         name = setting.row["dest"]
         before = given.get(name)
@@ -82,14 +82,13 @@ def _parsers(given: dict[str, Option], table: Table) -> Iterator[OptionProblem]:
             continue
         if not option.value or option.value in known:
             continue
-        near = nearest(option.value, known)
-        shown = ", ".join(sorted(known))
+        near = best_choice(option.value, known)
         yield OptionProblem(
             kind="choice",
             flag=option.flag,
             text=option.text,
             place=option.place,
-            message=f"{option.flag} {option.value} is none of {shown}",
+            message=f"{option.flag} {option.value} is none of {listed(known)}",
             successor=f"{option.flag} {near}" if near else None,
         )
 
@@ -114,7 +113,7 @@ def _model(launch: Launch, parsed: Parsed, given: dict[str, Option]) -> Option |
     return Option(name="model", flag="", value=value, text=token.text, place=token.place)
 
 
-def _problem(bad: Bad, table: Table) -> OptionProblem:
+def _problem(bad: Bad, table: Table, entry: str) -> OptionProblem:
     """A word that the parser refuses, with its history."""
     token, who = bad.token, f"vLLM {table.version}" if table.version else "this vLLM"
     written = token.written.partition("=")[0]
@@ -144,6 +143,14 @@ def _problem(bad: Bad, table: Table) -> OptionProblem:
         has = negated in table.by_option
         instead = (negated if has else None) if off else bad.option
         return made("type", f"{bad.option} takes no value, and ={bad.text} is refused", instead)
+    if bad.fault == "one-word":
+        value = token.text.partition(" ")[2].strip()
+        return made(
+            "type",
+            f"{token.text!r} is one word, and {who} takes it for no option: {bad.option} and its "
+            "value are two",
+            f"{bad.option}={value}",
+        )
     if bad.fault == "leftover":
         if bad.option:
             return made(
@@ -151,7 +158,13 @@ def _problem(bad: Bad, table: Table) -> OptionProblem:
                 f"{bad.option} takes no value: {bad.text} is left over, and {who} refuses it",
                 bad.option if (bad.text or "").lower() in ("true", "1", "yes", "on") else None,
             )
-        return made("unknown", f"{bad.text} belongs to no option, and the model is named before it")
+        if entry != "api_server":
+            return made(
+                "unknown", f"{bad.text} belongs to no option, and the model is named before it"
+            )
+        words = "api_server runs already, and takes the model with --model"
+        successor = None if bad.text == "serve" else f"--model {bad.text}"
+        return made("type", f"{bad.text} belongs to no option: {words}", successor)
     if bad.fault == "model-option":
         return made(
             "renamed",
@@ -172,9 +185,7 @@ def _choice(bad: Bad) -> str | None:
     choices = [str(one) for one in (bad.row or {}).get("choices", ()) if one is not None]
     if bad.fault != "choice" or not choices or not bad.text:
         return None
-    lowered = {one.lower(): one for one in choices}
-    exact = lowered.get(bad.text.lower().replace("-", "_")) or lowered.get(bad.text.lower())
-    found = exact or nearest(bad.text, choices)
+    found = best_choice(bad.text, choices)
     return f"{bad.option} {found}" if found else None
 
 
@@ -214,12 +225,13 @@ def _keys(option: Option, table: Table) -> Iterator[OptionProblem]:
             continue
         near = nearest(key, known)
         refused = ordered(table.version or "999") >= FORBIDS_SINCE
+        then = "" if refused else ": it is refused or ignored"
         yield OptionProblem(
-            kind="unknown" if refused else "deprecated",
+            kind="unknown",
             flag=f"{option.flag.partition('.')[0]}.{key}",
             text=None,
             place=option.place,
-            message=f"{option.name} of vLLM {table.version} has no key {key}",
+            message=f"{option.name} of vLLM {table.version} has no key {key}{then}",
             nearest=near,
         )
 
@@ -273,7 +285,7 @@ def _value(option: Option, row: Row | None) -> Iterator[OptionProblem]:
     if words is None:
         return
     choices = [str(one) for one in row.get("choices", ()) if one is not None]
-    near = nearest(str(value), choices) if kind == "choice" else None
+    near = best_choice(str(value), choices) if kind == "choice" else None
     yield OptionProblem(
         kind=kind,
         flag=option.name,

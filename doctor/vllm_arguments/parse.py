@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from infer_doctor.frozen import frozen
 from infer_doctor.launch.model import Keyword, Unknown, Word
-from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table, catalogue
+from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table, catalogue, ordered
 from infer_doctor.vllm_arguments.values import (
     BadValue,
     choice_problem,
@@ -39,6 +39,9 @@ NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 COUNTS = {"+": (1, 10**6), "*": (0, 10**6), "?": (0, 1)}
 """nargs -> fewest and most values; one value where there is none."""
 
+WORD_SINCE = (0, 10, 0, 0, 0)
+"""From here python -m ...api_server takes a word too, and ignores it (make_arg_parser)."""
+
 Fault = Literal[
     "unknown-option",
     "ambiguous",
@@ -48,6 +51,7 @@ Fault = Literal[
     "missing-value",
     "no-value-taken",
     "leftover",
+    "one-word",
     "model-option",
     "name-before-model",
 ]
@@ -108,7 +112,8 @@ def parse(words: Sequence[Word], config: Sequence[Keyword], table: Table, *, ser
         Bad(fault="missing-value", token=token, option=token.text, words="needs a value")
         for token in ready.valueless
     ]
-    reader = _Reader(ready.words, table)
+    here = ordered(table.version or "999")
+    reader = _Reader(ready.words, table, takes_word=serve or here >= WORD_SINCE)
     reader.read()
     return Parsed(
         settings=tuple(reader.settings),
@@ -148,14 +153,14 @@ def _model_rules(tokens: list[Token], table: Table) -> tuple[list[Token], list[B
 class _Reader:
     """argparse's walk over the words."""
 
-    def __init__(self, tokens: Sequence[Token], table: Table) -> None:
+    def __init__(self, tokens: Sequence[Token], table: Table, *, takes_word: bool) -> None:
         self.tokens = tokens
         self.options = table.by_option
         self.settings: list[Setting] = []
         self.bad: list[Bad] = []
         self.gaps: list[str] = []
         self.model: Token | None = None
-        self.takes_model = "model_tag" in table.by_option
+        self.takes_model = takes_word and "model_tag" in table.by_option
         self.kinds: list[str] = []
         """A: argument, O: option, -: the word "--"."""
 
@@ -255,6 +260,12 @@ class _Reader:
         return VALUE_LIKE.fullmatch(self.tokens[place].text) is not None
 
     def _argument(self, token: Token, place: int) -> None:
+        option = token.text.partition(" ")[0]
+        if option.startswith("-") and option != token.text and token.unknown is None:
+            name = "--" + option[2:].replace("_", "-") if option.startswith("--") else option
+            if name in self.options:
+                self.bad.append(Bad(fault="one-word", token=token, option=name))
+                return
         if self.takes_model and self.model is None:
             self.model = token
         elif token.unknown is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from infer_doctor.vllm_arguments.table import Row
@@ -16,6 +16,9 @@ from infer_doctor.vllm_arguments.table import Row
 HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+MOST_SHOWN = 20
+"""Choices that a message names one by one."""
 
 HUMAN_WORDS = "a whole number, or one with k, m, g (thousand ...) or K, M, G (1024 ...)"
 WORDS = {
@@ -173,8 +176,13 @@ def choice_problem(value: Any, row: Row) -> str | None:
     choices = row.get("choices")
     if not choices or value in choices:
         return None
-    shown = ", ".join(str(choice) for choice in choices if choice is not None)
-    return f"is none of {shown}"
+    return f"is none of {listed(choices)}"
+
+
+def listed(choices: Sequence[Any]) -> str:
+    """The choices in words; of many only the number."""
+    known = [str(choice) for choice in choices if choice is not None]
+    return ", ".join(known) if len(known) <= MOST_SHOWN else f"the {len(known)} that it takes"
 
 
 def range_problem(value: Any, row: Row) -> str | None:

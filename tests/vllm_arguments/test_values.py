@@ -8,6 +8,7 @@ import pytest
 from vllm_parsers import read_line
 
 from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.launch.command import read
 from infer_doctor.launch.model import Keyword, Launch, Place, Unknown, Word
 from infer_doctor.vllm_arguments.options import options_of
 from infer_doctor.vllm_arguments.table import catalogue
@@ -168,6 +169,26 @@ def test_python_keywords_are_fields() -> None:
         ("range", "max_num_seqs"),
         ("removed", "swap_space"),
     ]
+
+
+def test_an_option_and_its_value_in_one_word() -> None:
+    (problem,) = read_line(["m", "--dtype auto"], NEW).problems
+    assert (problem.kind, problem.successor) == ("type", "--dtype=auto")
+    assert "'--dtype auto' is one word" in problem.message
+
+
+def test_serve_given_to_the_server_s_own_module() -> None:
+    line = ["python", "-m", "vllm.entrypoints.openai.api_server", "serve", "org/m"]
+    old = options_of(read(line), catalogue().table("0.9.2"), "", exact=True)
+    assert [problem.successor for problem in old.problems] == [None, "--model org/m"]
+    new = options_of(read(line), NEW, "", exact=True)
+    assert [problem.text for problem in new.problems] == ["org/m"]
+    assert new.model is None
+
+
+def test_one_dash_instead_of_two() -> None:
+    (problem,) = read_line(["m", "-language-model-only"], NEW).problems
+    assert (problem.kind, problem.nearest) == ("unknown", "--language-model-only")
 
 
 def test_a_model_is_not_taken_for_the_value_of_an_unknown_flag() -> None:
