@@ -27,6 +27,8 @@ __all__ = ["Examination", "NoTarget"]
 
 NO_LAUNCH = "no launch was given"
 ONLY_GIVEN = {
+    "DockerContainer": "no container was named",
+    "DockerImage": "no container or image was named",
     "ClientCode": "no Python code was given",
     "EngineLog": "no log was given",
     "ColdStart": "no log was given",

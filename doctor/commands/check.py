@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +26,11 @@ from infer_doctor.commands.common import (
     this_machine,
 )
 
+if TYPE_CHECKING:
+    from infer_doctor.examine import Examination
+    from infer_doctor.live import LiveHost
+    from infer_doctor.registry import Registry
+
 
 @click.command()
 @click.argument("targets", nargs=-1, metavar="[TARGET]... [-- COMMAND ...]")
@@ -35,6 +40,8 @@ from infer_doctor.commands.common import (
 @option("--select", multiple=True, metavar="IDS", help="Only these checks (ids or globs).")
 @option("--ignore", multiple=True, metavar="IDS", help="Not these checks (ids or globs).")
 @option("--snapshot", metavar="FILE", help="Examine the machine of a snapshot.")
+@option("--container", multiple=True, metavar="NAME", help="A container, as Docker sees it.")
+@option("--image", multiple=True, metavar="NAME", help="An image that Docker has.")
 @engine_option
 @gpu_options
 @option("--online", is_flag=True, help="Also ask the model hub whether it gives the model out.")
@@ -49,6 +56,8 @@ def check(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     snapshot: str | None,
+    container: tuple[str, ...],
+    image: tuple[str, ...],
     engine: Any,
     online: bool,
     gpu: str | None,
@@ -73,6 +82,9 @@ def check(
     found = found_of(targets)
     here = snapshot is None and not any(row.machine for row in found)
     local = any(launch.machine == "local" for row in found for launch in row.launches)
+    outside = bool(container or image)
+    if outside and (found or snapshot or command):
+        raise click.UsageError("--container and --image stand alone: give no other target")
     with this_machine(timeout, wanted=here and (local or bool(command) or not found)) as host:
         from infer_doctor.examine import Examination, NoTarget
         from infer_doctor.snapshot import BadSnapshot
@@ -80,17 +92,20 @@ def check(
         registry = registry_of_checks()
         checks = chosen(registry, select, ignore)
         try:
-            examination = Examination.of(
-                registry,
-                targets=found,
-                snapshot=snapshot,
-                command=command,
-                python=python,
-                deep=deep,
-                host=host,
-                engine=engine,
-                online=online,
-            )
+            if outside:
+                examination = _outside(registry, container, image, host, timeout)
+            else:
+                examination = Examination.of(
+                    registry,
+                    targets=found,
+                    snapshot=snapshot,
+                    command=command,
+                    python=python,
+                    deep=deep,
+                    host=host,
+                    engine=engine,
+                    online=online,
+                )
         except (NoTarget, BadSnapshot) as error:
             raise click.ClickException(str(error)) from None
         judge_for_gpus(examination.subjects, registry, gpu, gpu_memory)
@@ -119,6 +134,23 @@ def check(
     )
     emit(report, format, output, fail_on=fail_on, required=required)
     raise click.exceptions.Exit(EXIT[report.verdict])
+
+
+def _outside(
+    registry: Registry,
+    containers: Sequence[str],
+    images: Sequence[str],
+    host: LiveHost | None,
+    timeout: float,
+) -> Examination:
+    """Containers and images by what their Docker daemon says."""
+    from infer_doctor.containers.ask import NoAnswer
+    from infer_doctor.containers.subject import examination
+
+    try:
+        return examination(registry, containers, images, host, timeout)
+    except NoAnswer as error:
+        raise click.ClickException(str(error)) from None
 
 
 def found_of(targets: Sequence[str]) -> list[Any]:
