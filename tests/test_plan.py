@@ -228,6 +228,22 @@ def test_memory_that_others_hold_fails_the_plan(tmp_path: Path) -> None:
     assert report["primary"]["check"] == "gpu-memory-held"
 
 
+@pytest.mark.parametrize(
+    ("format", "words"),
+    [
+        ("markdown", "FAIL  NVIDIA H200 139.8 GiB"),
+        ("html", "<h3>What each change buys</h3>"),
+        ("junit", "memory-does-not-load"),
+        ("sarif", "memory-does-not-load"),
+    ],
+)
+def test_other_forms(tmp_path: Path, format: str, words: str) -> None:
+    folder = model(tmp_path / "m", "llama-3.1-70b")
+    ended = Run(tmp_path)("plan", "--format", format, *H200, "--", "vllm", "serve", str(folder))
+    assert ended.returncode == 1
+    assert words in ended.stdout
+
+
 def test_nothing_named_is_wrong_usage(tmp_path: Path) -> None:
     ended = Run(tmp_path)("plan")
     assert ended.returncode == 2

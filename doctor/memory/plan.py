@@ -259,7 +259,7 @@ def _assumptions(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> tupl
     if not settings.eager:
         where = "inside" if rank.graphs_inside else "outside"
         found.append(f"CUDA graphs {where} the budget, +-20 %")
-    if settings.version > NEWEST:
+    if settings.version[:2] > NEWEST:
         found.append(f"vLLM {_dotted(settings.version)} is newer than the rules (0.33)")
     if settings.version < OLDEST:
         found.append("before vLLM 0.11 the budget held the CUDA context and other processes too")

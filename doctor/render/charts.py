@@ -58,7 +58,26 @@ def memory(plan: Mapping[str, Any] | None, e: Escape) -> Iterator[str]:
         yield f'<span class="key">{e(text)}</span></p>'
     if plan.get("reason"):
         yield f"<p>{e(plan['reason'])}</p>"
-    yield from _values("Plan", plan, e)
+    for title, key in (
+        ("What each change buys", "changes"),
+        ("The fewest GPUs of each kind", "kinds"),
+    ):
+        yield from _rows(title, plan.get(key), e)
+    yield from _values("Plan", {k: v for k, v in plan.items() if k not in ("changes", "kinds")}, e)
+
+
+def _rows(title: str, rows: Any, e: Escape) -> Iterator[str]:
+    """Objects with the same keys as a table: the first key names the row."""
+    if not isinstance(rows, (list, tuple)) or not rows:
+        return
+    yield f"<h3>{e(title)}</h3><table>"
+    for row in rows:
+        if not isinstance(row, Mapping):
+            continue
+        (_, first), *more = row.items()
+        shown = [f"{k.replace('_', ' ')}: {_shown(k, v)}" for k, v in more if v is not None]
+        yield f"<tr><th>{e(first)}</th><td>{e('; '.join(shown))}</td></tr>"
+    yield "</table>"
 
 
 def measured(measurements: Mapping[str, Any] | None, e: Escape) -> Iterator[str]:

@@ -38,6 +38,11 @@ def _lines(report: Report) -> Iterator[str]:
     for name, value in words.versions(report):
         if value:
             yield f"| {text(name)} | {text(value)} |"
+    if report.plan is not None and report.command == "plan":
+        from infer_doctor.render.plan import lines as of_plan
+
+        yield ""
+        yield from fence("\n".join(line for line, _ in of_plan(report.plan, 80)))
     shown: set[str] = set()
     for finding in words.findings(report):
         yield from _finding(finding, shown)
