@@ -36,6 +36,7 @@ CONFIDENCES = ("certain", "likely", "possible")
 AREAS = (
     "driver",
     "container",
+    "docker",
     "gpu",
     "cuda",
     "nccl",

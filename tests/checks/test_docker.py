@@ -39,29 +39,20 @@ def but(**changes: Any) -> DockerContainer:
 ENDED = but(status="exited", exit_code=1, health=None)
 
 
-@pytest.mark.parametrize(
-    ("check", "fires"),
-    [
-        (checks.out_of_memory, but(status="exited", exit_code=137, oom_killed=True)),
-        (checks.restart_loop, but(status="restarting", restarts=3, exit_code=1, health=None)),
-        (checks.ended_badly, ENDED),
-        (checks.unhealthy, but(health="unhealthy", health_output="connection refused")),
-        (checks.driver_capabilities, but(variables={"NVIDIA_DRIVER_CAPABILITIES": "graphics"})),
-    ],
-)
-def test_contract_of_containers(check: Any, fires: DockerContainer) -> None:
-    contract(check, fires=[fires], passes=[HEALTHY])
-
-
-@pytest.mark.parametrize(
-    ("check", "fires"),
-    [
-        (checks.image_architecture, dataclasses.replace(IMAGE, machine="arm64")),
-        (checks.image_secret, dataclasses.replace(IMAGE, variables={"HF_TOKEN": "hf-secret-1"})),
-    ],
-)
-def test_contract_of_images(check: Any, fires: DockerImage) -> None:
-    contract(check, fires=[fires], passes=[IMAGE])
+def test_contracts() -> None:
+    killed = but(status="exited", exit_code=137, oom_killed=True)
+    contract(checks.out_of_memory, fires=[killed], passes=[HEALTHY])
+    again = but(status="restarting", restarts=3, exit_code=1, health=None)
+    contract(checks.restart_loop, fires=[again], passes=[HEALTHY])
+    contract(checks.ended_badly, fires=[ENDED], passes=[HEALTHY])
+    refused = but(health="unhealthy", health_output="connection refused")
+    contract(checks.unhealthy, fires=[refused], passes=[HEALTHY])
+    graphics = but(variables={"NVIDIA_DRIVER_CAPABILITIES": "graphics"})
+    contract(checks.driver_capabilities, fires=[graphics], passes=[HEALTHY])
+    arm = dataclasses.replace(IMAGE, machine="arm64")
+    contract(checks.image_architecture, fires=[arm], passes=[IMAGE])
+    secret = dataclasses.replace(IMAGE, variables={"HF_TOKEN": "hf-secret-1"})
+    contract(checks.image_secret, fires=[secret], passes=[IMAGE])
 
 
 @pytest.mark.parametrize(
