@@ -19,6 +19,7 @@ from infer_doctor.launch.judge import (
     is_here,
     require_vllm,
     value_of,
+    version_of,
     whole,
     word,
 )
@@ -32,6 +33,10 @@ from infer_doctor.units import plural
 TENSOR = "tensor_parallel_size"
 PIPELINE = "pipeline_parallel_size"
 EXPERT = "enable_expert_parallel"
+
+NO_RAY_BY_ITSELF = (0, 32)
+"""Seen in 0.32.0 (config/parallel.py:1052): too few GPUs are refused. Before some release Ray was taken
+then without being asked for, and a cluster could have the rest."""
 
 
 @check("launch-gpus-too-few", severity="error", category="gpu_count_ray", since="0.2")
@@ -55,7 +60,8 @@ def gpus_too_few(
     Ranks on this machine: tensor x pipeline (x prefill context) x data parallel, divided by
     `--nnodes`, with `--data-parallel-size-local` in place of the data parallel size. GPUs: what
     CUDA_VISIBLE_DEVICES leaves of those that the driver offers. With Ray and with an external
-    launcher other machines may give GPUs, so nothing is judged then. Where the GPUs are not known
+    launcher other machines may give GPUs, so nothing is judged then; before 0.32 the finding is only
+    likely, for Ray may be taken by itself. Where the GPUs are not known
     (none here, or another machine) the size is named as not verified, with the sizes that divide
     the model. The CPU build has no ranks on GPUs.
 
@@ -66,6 +72,8 @@ def gpus_too_few(
     if engine is not None and engine.build == "cpu" and is_here(launch):
         raise NotApplicable("the installed vLLM is a CPU build")
     backend = word(options, "distributed_executor_backend")
+    if word(options, "data_parallel_backend") == "ray":
+        backend = "ray"
     if backend in ("ray", "external_launcher"):
         raise Unavailable(f"with {backend} other machines may give GPUs")
     tensor, pipeline = whole(options, TENSOR, 1), whole(options, PIPELINE, 1)
@@ -73,6 +81,8 @@ def gpus_too_few(
     replicas = whole(options, "data_parallel_size", 1)
     local = value_of(options, "data_parallel_size_local")
     replicas = local if type(local) is int and local >= 0 else replicas
+    if value_of(options, "data_parallel_rank") is not None:  # one process for each replica
+        replicas = 1
     nodes = whole(options, "nnodes", 1)
     ranks = tensor * pipeline * context * replicas // max(nodes, 1)
     if ranks <= 1:
@@ -98,8 +108,11 @@ def gpus_too_few(
         return
     hidden = visible is not None and len(gpus.gpus) >= ranks
     about = f", but CUDA_VISIBLE_DEVICES={visible.value}" if hidden and visible else ""
+    version = version_of(options)
+    sure = backend == "mp" or (version is not None and version >= NO_RAY_BY_ITSELF)
     yield Finding(
         about="GPUs",
+        confidence="certain" if sure else "likely",
         message=f"{product}; {plural(count, 'GPU')} {'is' if count == 1 else 'are'} visible"
         f"{_divide(good, tensor) if not hidden else ''}",
         evidence=(

@@ -300,8 +300,8 @@ def remote_code_needless(
     can change the repository can run code here. Here it gains nothing.
 
     ## How it decides
-    trust_remote_code is set, config.json names no code of the model (auto_map), and neither does
-    tokenizer_config.json, or the engine and its transformers have classes of their own for both.
+    trust_remote_code is set, neither config.json nor tokenizer_config.json names code of the model
+    (auto_map), no *.py lies in its folder, and the engine and its transformers know it themselves.
 
     ## Fix safety
     Safe: nothing of this model needs the option.
@@ -313,6 +313,10 @@ def remote_code_needless(
     if support is None:
         raise Unavailable("which models the engine knows was not read")
     if "auto_map" in config.values or not support.type_known:
+        return
+    if files is None or any(file.name.endswith(".py") for file in files.files):
+        return
+    if "auto_map" in (files.tokenizer_config or {}):
         return
     if not support.known or TRUST not in options.given:
         return

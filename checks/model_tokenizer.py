@@ -73,7 +73,7 @@ def tokenizer_missing(
             raise Unavailable("without a configuration the folder is no model")
         names = [file.name for file in where.files]
         good = [name for name in TOKENIZERS if name in names and name not in where.broken]
-        if good or any(name.startswith("tokenization_") for name in names):
+        if good or any(name.startswith(("tokenization_", "tokenizer.model.")) for name in names):
             return
         bad = [f"{name} {where.broken[name]}" for name in TOKENIZERS if name in where.broken]
         missing = bad[0] if bad else f"none of {named(TOKENIZERS)}"

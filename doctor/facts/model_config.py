@@ -46,6 +46,8 @@ class PublishedConfig(ModelConfig):
 def model_config(files: ModelFiles, options: EngineOptions) -> ModelConfig:
     """Needs config.json; a GGUF file and a name that is not here have none."""
     config = files.config
+    if options.get("hf_config_path") is not None:
+        raise Unavailable("--hf-config-path names another configuration, which was not read")
     if config is None:
         raise Unavailable(files.gaps[0] if files.gaps else why_not(files))
     overrides = _overrides(options)

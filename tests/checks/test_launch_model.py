@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from launches import config, launch, options
+from launches import config, files, launch, options
 
 from infer_doctor.checks.launch_model import (
     architecture_unknown,
@@ -155,6 +155,11 @@ def test_remote_code_needless() -> None:
     trusting = options(trust_remote_code=True)
     contract(
         remote_code_needless,
-        fires=[launch(), trusting, config(QWEN), support()],
-        passes=[launch(), trusting, custom(), support()],
+        fires=[launch(), trusting, files(QWEN), config(QWEN), support()],
+        passes=[launch(), trusting, files(QWEN), custom(), support()],
     )
+    coded = files(
+        QWEN, tokenizer_config={"auto_map": {"AutoTokenizer": ["tokenization_x.T", None]}}
+    )
+    facts = (launch(), trusting, coded, config(QWEN), support())
+    assert examine(remote_code_needless, *facts).outcome == "passed"

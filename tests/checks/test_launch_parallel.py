@@ -111,6 +111,16 @@ def test_gpus_of_all_kinds_of_parallelism_multiply() -> None:
     assert examine(gpus_too_few, *local).outcome == "passed"
 
 
+def test_gpus_of_one_replica_a_process() -> None:
+    given = {"tensor_parallel_size": 2, "data_parallel_size": 8, "data_parallel_rank": 3}
+    assert examine(gpus_too_few, *gpu_facts(2, **given)).outcome == "passed"
+
+
+def test_gpus_before_ray_was_asked_for_by_name() -> None:
+    old = gpu_facts(2, tensor_parallel_size=4, version="0.10.0")
+    assert examine(gpus_too_few, *old).findings[0].confidence == "likely"
+
+
 def test_gpus_hidden_by_a_variable() -> None:
     visible = VisibleDevices(value="0", entries=("0",))
     (finding,) = examine(gpus_too_few, *gpu_facts(4, tensor_parallel_size=2), visible).findings
