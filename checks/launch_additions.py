@@ -49,7 +49,7 @@ def pooling_model_chat(
     sets an option that only chat has (tools, reasoning, a chat template: a warning).
 
     ## Fix safety
-    Manual: it depends on what the server is for.
+    Safe: an edit of the launch; the options do nothing for such a model.
     """
     require_vllm(options)
     asked = [n for n in ("runner", "task") if word(options, n) == "generate"]
@@ -66,13 +66,14 @@ def pooling_model_chat(
     if not generate and not chat:
         return
     used = asked if generate else chat
+    dropped = [name for name in used if name in options.given]
     yield Finding(
         about="model",
         severity="error" if generate else None,
         message=f"{', '.join(names) or kind} is a model for embeddings or scores, but the launch "
         f"says {', '.join(flag(options, name) for name in used)}",
         evidence=(*evidence(options, "model", *used), config.evidence("architectures")),
-        fixes=tuple(drop_option(launch, options, name) for name in used if name in options.given),
+        fixes=(drop_option(launch, options, *dropped),) if dropped else (),
     )
 
 

@@ -37,18 +37,21 @@ def change_option(
     )
 
 
-def drop_option(
-    launch: Launch, options: EngineOptions, name: str, *, why: str | None = None
-) -> Fix:
-    """Take an option out."""
-    given = options.given[name]
+def drop_option(launch: Launch, options: EngineOptions, *names: str, why: str | None = None) -> Fix:
+    """Take options out, all of them or none."""
+    given = [options.given[name] for name in names]
+    written = [setting(options, row.name, row.text) if row.text else row.flag for row in given]
     return Fix(
-        id=f"drop-{name.replace('_', '-')}",
-        title=f"Start without {setting(options, name, given.text) if given.text else given.flag}",
+        id=f"drop-{names[0].replace('_', '-')}",
+        title=f"Start without {' and '.join(written)}",
         safety="safe",
         restarts=True,
         why=why,
-        actions=remove_option(launch, given.flag, given.place, value=given.text or None),
+        actions=tuple(
+            action
+            for row in given
+            for action in remove_option(launch, row.flag, row.place, value=row.text or None)
+        ),
     )
 
 
