@@ -126,6 +126,7 @@ def write_pages(folder: Path) -> None:
     (folder / "report.md").write_text(report_page(), encoding="utf-8")
     shutil.copy(DOCS / "report.schema.json", folder)
     shutil.copy(DOCS / "architecture.md", folder)
+    shutil.copy(DOCS / "memory-plan.md", folder)
     shutil.copy(DOCS / "index.md", folder)
 
 
@@ -167,6 +168,7 @@ def build(output: Path) -> list[str]:
                     nav=[
                         {"Start": "index.md"},
                         {"Recipes": "recipes.md"},
+                        {"Memory plan": "memory-plan.md"},
                         {"Report": "report.md"},
                         {"Checks": "checks/index.md"},
                         {"Architecture": "architecture.md"},

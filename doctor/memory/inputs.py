@@ -12,7 +12,7 @@ from infer_doctor.frozen import frozen
 from infer_doctor.memory.architecture import Architecture, Unplannable, text_config
 from infer_doctor.memory.parts import CONFIG, Gpu, Model
 from infer_doctor.memory.plan import MemoryPlan, make_plan
-from infer_doctor.memory.quantization import Scheme, scheme_of
+from infer_doctor.memory.quantization import Scheme, cache_dtype_of, scheme_of
 from infer_doctor.memory.reading import read_architecture
 from infer_doctor.memory.settings import NEWEST, Settings, Version, settings_of
 from infer_doctor.memory.tensors import from_config
@@ -34,11 +34,14 @@ class Inputs:
         tensors: Sequence[Tensor] = (),
         weights: Sequence[Weight] = (),
         scheme: Scheme | None = None,
+        cache_dtype: str | None = None,
         basis: str = CONFIG,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.architecture = architecture
         self.options = options
+        if cache_dtype and options.get("kv_cache_dtype") in (None, "auto"):
+            self.options = {**options, "kv_cache_dtype": cache_dtype}
         self.version = version
         self.entry = entry
         self.scheme = scheme
@@ -113,7 +116,8 @@ def inputs_of(
 ) -> Inputs:
     """Raises Unplannable for a model, a quantisation or a version that is not known."""
     architecture = read_architecture(source.config)
-    scheme = scheme_of(source.quantization or quantization_of(source.config))
+    quantization = source.quantization or quantization_of(source.config)
+    scheme = scheme_of(quantization)
     use = source.tensors if source.whole and options.get("load_format") != "dummy" else ()
     return Inputs(
         architecture=architecture,
@@ -122,6 +126,7 @@ def inputs_of(
         entry=entry,
         tensors=use,
         scheme=scheme,
+        cache_dtype=cache_dtype_of(quantization),
         environment=environment,
     )
 

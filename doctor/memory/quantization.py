@@ -73,13 +73,17 @@ class Scheme:
 
 def _matches(pattern: str, name: str) -> bool:
     """An ignore list names whole modules, globs or, after "re:", regular expressions."""
+    full = f"model.{name}"
     if pattern.startswith("re:"):
         try:
-            return re.match(pattern[3:], name) is not None
+            return any(re.match(pattern[3:], one) is not None for one in (name, full))
         except re.error:
             return False
-    plain = pattern.removeprefix("model.").replace(".self_attn.", ".self_attn.")
-    return fnmatch.fnmatchcase(name, plain) or name.startswith(f"{plain}.") or plain in name
+    if any(
+        fnmatch.fnmatchcase(one, form) for one in (name, full) for form in (pattern, f"{pattern}.*")
+    ):
+        return True
+    return pattern.removeprefix("model.") in name
 
 
 def scheme_of(config: Mapping[str, Any] | None) -> Scheme | None:
@@ -135,6 +139,23 @@ def scheme_of(config: Mapping[str, Any] | None) -> Scheme | None:
             method=method, bits=4, group=64, group_bits=8 if nested else 32, ignored=ignored
         )
     raise Unplannable(f"no memory model for the quantisation {method or 'without a quant_method'}")
+
+
+def cache_dtype_of(config: Mapping[str, Any] | None) -> str | None:
+    """The dtype of the KV cache that a checkpoint asks for where the launch leaves it "auto".
+
+    utils/torch_utils.py (get_kv_cache_quant_algo_string) and layers/attention/attention.py of 0.26:
+    a kv_cache_scheme of 8-bit floats or kv_cache_quant_algo FP8 makes it fp8.
+    """
+    inner = (config or {}).get("quantization")
+    for part in (inner if isinstance(inner, Mapping) else {}, config or {}):
+        scheme = part.get("kv_cache_scheme")
+        if isinstance(scheme, Mapping) and scheme.get("type") == "float":
+            return {8: "fp8", 4: "nvfp4"}.get(_whole(scheme, 0, "num_bits"))
+        kind = str(part.get("kv_cache_quant_algo") or "").lower()
+        if kind in ("fp8", "nvfp4"):
+            return kind
+    return None
 
 
 def _modelopt(config: Mapping[str, Any]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from memory_starts import H200, TRUTH, plan_of
@@ -12,8 +13,9 @@ from infer_doctor.hands.gguf import gguf as read_gguf
 from infer_doctor.launch.model import Unknown
 from infer_doctor.memory.architecture import Unplannable
 from infer_doctor.memory.gguf import architecture_of, weights_of
-from infer_doctor.memory.inputs import Inputs
+from infer_doctor.memory.inputs import Inputs, Source, inputs_of
 from infer_doctor.memory.parts import Gpu
+from infer_doctor.memory.quantization import scheme_of
 from infer_doctor.models.gguf import gguf_of
 
 GIB = 1 << 30
@@ -88,6 +90,47 @@ def test_value_that_the_file_does_not_tell() -> None:
         Unplannable, match=r"max_model_len is \$LEN, whose value is not in the file"
     ):
         plan_of(LLAMA, {"max_model_len": Unknown("$LEN")})
+
+
+@pytest.mark.parametrize(
+    ("quantization", "item"),
+    [
+        (
+            {
+                "quant_method": "modelopt",
+                "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"},
+            },
+            1,
+        ),
+        ({"quant_method": "fp8", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, 1),
+        ({"quant_method": "fp8"}, 2),
+    ],
+)
+def test_checkpoint_may_ask_for_an_fp8_cache(quantization: dict[str, Any], item: int) -> None:
+    inputs = inputs_of(
+        Source(config=LLAMA, quantization=quantization), {}, version="0.26.0", entry="serve"
+    )
+    assert inputs.plan(H200).cache.bytes_per_token == 65536 * item
+    inputs = inputs_of(
+        Source(config=LLAMA, quantization=quantization),
+        {"kv_cache_dtype": "bfloat16"},
+        version="0.26.0",
+        entry="serve",
+    )
+    assert inputs.plan(H200).cache.bytes_per_token == 131072
+
+
+def test_layers_that_are_not_quantised() -> None:
+    scheme = scheme_of({"quant_method": "fp8", "ignored_layers": ["model.layers.0.mlp"]})
+    assert scheme is not None
+    assert not scheme.takes("layers.0.mlp.up_proj", expert=False)
+    assert scheme.takes("layers.1.mlp.up_proj", expert=False)
+    attention = scheme_of(
+        {"quant_method": "fp8", "ignore": ["re:.*self_attn.*", "model.layers.*.mlp"]}
+    )
+    assert attention is not None
+    assert not attention.takes("layers.3.self_attn.q_proj", expert=False)
+    assert not attention.takes("layers.3.mlp.down_proj", expert=False)
 
 
 def test_capture_sizes() -> None:
