@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from infer_doctor.checks import docker as checks
+from infer_doctor.checks.docker import (
+    driver_capabilities,
+    ended_badly,
+    image_architecture,
+    image_secret,
+    out_of_memory,
+    restart_loop,
+    unhealthy,
+)
 from infer_doctor.facts.docker import DockerContainer, DockerImage, container_of, wants_gpus
 from infer_doctor.testing import contract, examine
 
@@ -41,18 +49,18 @@ ENDED = but(status="exited", exit_code=1, health=None)
 
 def test_contracts() -> None:
     killed = but(status="exited", exit_code=137, oom_killed=True)
-    contract(checks.out_of_memory, fires=[killed], passes=[HEALTHY])
+    contract(out_of_memory, fires=[killed], passes=[HEALTHY])
     again = but(status="restarting", restarts=3, exit_code=1, health=None)
-    contract(checks.restart_loop, fires=[again], passes=[HEALTHY])
-    contract(checks.ended_badly, fires=[ENDED], passes=[HEALTHY])
+    contract(restart_loop, fires=[again], passes=[HEALTHY])
+    contract(ended_badly, fires=[ENDED], passes=[HEALTHY])
     refused = but(health="unhealthy", health_output="connection refused")
-    contract(checks.unhealthy, fires=[refused], passes=[HEALTHY])
+    contract(unhealthy, fires=[refused], passes=[HEALTHY])
     graphics = but(variables={"NVIDIA_DRIVER_CAPABILITIES": "graphics"})
-    contract(checks.driver_capabilities, fires=[graphics], passes=[HEALTHY])
+    contract(driver_capabilities, fires=[graphics], passes=[HEALTHY])
     arm = dataclasses.replace(IMAGE, machine="arm64")
-    contract(checks.image_architecture, fires=[arm], passes=[IMAGE])
+    contract(image_architecture, fires=[arm], passes=[IMAGE])
     secret = dataclasses.replace(IMAGE, variables={"HF_TOKEN": "hf-secret-1"})
-    contract(checks.image_secret, fires=[secret], passes=[IMAGE])
+    contract(image_secret, fires=[secret], passes=[IMAGE])
 
 
 @pytest.mark.parametrize(
@@ -68,7 +76,7 @@ def test_contracts() -> None:
     ],
 )
 def test_exit_codes(code: int, words: str, category: str) -> None:
-    (finding,) = examine(checks.ended_badly, but(status="exited", exit_code=code)).findings
+    (finding,) = examine(ended_badly, but(status="exited", exit_code=code)).findings
     assert words in finding.message
     assert finding.category == category
     assert finding.evidence[-1].excerpt == "RuntimeError: it broke"
@@ -76,32 +84,32 @@ def test_exit_codes(code: int, words: str, category: str) -> None:
 
 @pytest.mark.parametrize("code", [0, 130, 143])
 def test_orderly_ends_are_no_findings(code: int) -> None:
-    assert examine(checks.ended_badly, but(status="exited", exit_code=code)).outcome == "passed"
+    assert examine(ended_badly, but(status="exited", exit_code=code)).outcome == "passed"
 
 
 def test_a_kill_for_memory_is_one_finding() -> None:
     killed = but(status="exited", exit_code=137, oom_killed=True)
-    assert examine(checks.ended_badly, killed).outcome == "passed"
-    (finding,) = examine(checks.out_of_memory, killed).findings
+    assert examine(ended_badly, killed).outcome == "passed"
+    (finding,) = examine(out_of_memory, killed).findings
     assert "its limit of 64.0 GiB" in finding.message
 
 
 def test_the_daemons_reason_stands_first() -> None:
     error = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
-    (finding,) = examine(checks.ended_badly, but(status="created", error=error)).findings
+    (finding,) = examine(ended_badly, but(status="created", error=error)).findings
     assert error in finding.message
 
 
 def test_a_healthy_container_may_have_been_restarted() -> None:
-    assert examine(checks.restart_loop, but(restarts=9)).outcome == "passed"
-    assert examine(checks.restart_loop, but(restarts=9, health=None)).outcome == "failed"
+    assert examine(restart_loop, but(restarts=9)).outcome == "passed"
+    assert examine(restart_loop, but(restarts=9, health=None)).outcome == "failed"
 
 
 def test_capabilities_matter_only_with_gpus() -> None:
     without = but(wants_gpus=False, variables={"NVIDIA_DRIVER_CAPABILITIES": "graphics"})
-    assert examine(checks.driver_capabilities, without).outcome == "not_applicable"
+    assert examine(driver_capabilities, without).outcome == "not_applicable"
     unset = but(variables={})
-    assert examine(checks.driver_capabilities, unset).outcome == "passed"
+    assert examine(driver_capabilities, unset).outcome == "passed"
 
 
 @pytest.mark.parametrize(
@@ -116,14 +124,14 @@ def test_capabilities_matter_only_with_gpus() -> None:
 )
 def test_secrets_of_images(variable: str, value: str, fires: bool) -> None:
     image = dataclasses.replace(IMAGE, variables={variable: value})
-    result = examine(checks.image_secret, image)
+    result = examine(image_secret, image)
     assert (result.outcome == "failed") is fires
     assert "correct-horse" not in repr(result)
 
 
 def test_an_unknown_processor_is_not_judged() -> None:
     image = dataclasses.replace(IMAGE, daemon="riscv64")
-    assert examine(checks.image_architecture, image).outcome == "not_applicable"
+    assert examine(image_architecture, image).outcome == "not_applicable"
 
 
 @pytest.mark.parametrize(
