@@ -20,6 +20,7 @@ from infer_doctor.launch.model_judge import (
     download,
     named,
     offline_by,
+    require_final,
     require_local,
     require_own,
 )
@@ -79,7 +80,9 @@ def path_missing(launch: Launch, options: EngineOptions, files: ModelFiles) -> I
 
 
 @check("model-config-missing", severity="error", category="model_files", since="0.2")
-def config_missing(launch: Launch, options: EngineOptions, files: ModelFiles) -> Iterator[Finding]:
+def config_missing(
+    launch: Launch, options: EngineOptions, files: ModelFiles, environ: Environ | None
+) -> Iterator[Finding]:
     """The folder has no configuration that the engine can read.
 
     ## Why it matters
@@ -110,6 +113,8 @@ def config_missing(launch: Launch, options: EngineOptions, files: ModelFiles) ->
     if present & {"config.json", "params.json"}:
         return
     adapter = "adapter_config.json" in present
+    if not adapter:
+        require_final(files, launch, environ)
     base = files.documents.get("adapter_config.json", {}).get("base_model_name_or_path")
     what = "is a LoRA adapter, no model" if adapter else "has no config.json"
     if adapter:
@@ -122,7 +127,7 @@ def config_missing(launch: Launch, options: EngineOptions, files: ModelFiles) ->
         fix = advise("name-model-folder", "Give the folder that holds config.json")
     yield Finding(
         about="model",
-        message=f"{files.folder} {what}",
+        message=f"{files.title} {what}",
         evidence=(
             *evidence(options, "model"),
             Evidence(source=str(files.folder), excerpt=named(sorted(present)) or "empty"),
@@ -157,6 +162,8 @@ def weights_missing(
     require_local(files)
     if files.origin == "gguf" or word(options, "load_format") in OTHER_FORMATS:
         raise NotApplicable("this launch reads no such weights")
+    if any(file.name.endswith(".engine") for file in files.files):
+        raise NotApplicable("the folder holds an engine that was built by TensorRT-LLM")
     if files.config is None and "params.json" not in files.documents:
         raise Unavailable("without a configuration the folder is no model")
     lost = sorted({*files.missing_shards, *(n for n in files.dangling if is_weight(n))})
@@ -168,11 +175,11 @@ def weights_missing(
     if lost:
         total = next((len(index.files) for index in files.indexes if lost[0] in index.files), 0)
         of = f" of {total}" if total else ""
-        message = f"{files.folder}: {len(lost)}{of} weight files are missing: {named(lost)}"
+        message = f"{files.title}: {len(lost)}{of} weight files are missing: {named(lost)}"
         names = [index.name for index in files.indexes if lost[0] in index.files]
         proof = Evidence(source=files.path_of(names[0] if names else lost[0]), excerpt=lost[0])
     else:
-        message = f"{files.folder} has no weights ({', '.join('*' + end for end in WEIGHTS)})"
+        message = f"{files.title} has no weights ({', '.join('*' + end for end in WEIGHTS)})"
         shown = named([file.name for file in files.files])
         proof = Evidence(source=str(files.folder), excerpt=shown)
     later = f"; {offline} forbids to download them" if offline else "; the start downloads them"

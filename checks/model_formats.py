@@ -56,7 +56,7 @@ def weights_doubled(launch: Launch, options: EngineOptions, files: ModelFiles) -
     ]
     yield Finding(
         about="weights",
-        message=f"{files.folder} has {len(sets)} sets of weights and no index: {'; '.join(kinds)}",
+        message=f"{files.title} has {len(sets)} sets of weights and no index: {'; '.join(kinds)}",
         evidence=(Evidence(source=str(files.folder), excerpt="no model.safetensors.index.json"),),
         fixes=(advise("keep-one-set", "Move all but one set of weights out of the folder"),),
     )

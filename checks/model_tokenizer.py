@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.environment import Distributions
+from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_parts import TokenizerFiles
@@ -14,7 +15,7 @@ from infer_doctor.fixes.models import advise, change_option
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, is_here, require_vllm, value_of, word
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import named, require_local, require_own
+from infer_doctor.launch.model_judge import named, require_final, require_local, require_own
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -40,7 +41,10 @@ SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
 @check("model-tokenizer-missing", severity="error", category="tokenizer", since="0.2")
 def tokenizer_missing(
-    launch: Launch, options: EngineOptions, tokenizer: TokenizerFiles, files: ModelFiles
+    launch: Launch,
+    options: EngineOptions,
+    tokenizer: TokenizerFiles,
+    environ: Environ | None,
 ) -> Iterator[Finding]:
     """The model has no tokenizer.
 
@@ -75,11 +79,12 @@ def tokenizer_missing(
         good = [name for name in TOKENIZERS if name in names and name not in where.broken]
         if good or any(name.startswith(("tokenization_", "tokenizer.model.")) for name in names):
             return
+        require_final(where, launch, environ)
         bad = [f"{name} {where.broken[name]}" for name in TOKENIZERS if name in where.broken]
         missing = bad[0] if bad else f"none of {named(TOKENIZERS)}"
     yield Finding(
         about="tokenizer",
-        message=f"{where.folder} has no tokenizer: {missing}",
+        message=f"{where.title} has no tokenizer: {missing}",
         evidence=(
             *evidence(options, "tokenizer", "model"),
             Evidence(source=str(where.folder), excerpt=missing),
@@ -128,7 +133,7 @@ def sentencepiece_missing(
         return
     yield Finding(
         about="sentencepiece",
-        message=f"{where.folder} has only {only[0]}, and sentencepiece is not installed",
+        message=f"{where.title} has only {only[0]}, and sentencepiece is not installed",
         evidence=(
             Evidence(source=where.path_of(only[0])),
             Evidence(source=distributions.source, excerpt="no sentencepiece"),
@@ -187,7 +192,8 @@ def chat_template_missing(
     yield Finding(
         about="chat template",
         severity="error" if asked else None,
-        message=f"{where.folder} has no chat template: chat requests will be refused",
+        confidence="likely" if where.origin == "cache" else "certain",
+        message=f"{where.title} has no chat template: chat requests will be refused",
         evidence=(
             *evidence(options, *asked),
             Evidence(source=where.path_of("tokenizer_config.json"), excerpt="no chat_template"),
@@ -247,7 +253,11 @@ PROCESSORS = (
 
 @check("model-processor-missing", severity="error", category="model_files", since="0.2")
 def processor_missing(
-    launch: Launch, options: EngineOptions, files: ModelFiles, config: ModelConfig
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles,
+    config: ModelConfig,
+    environ: Environ | None,
 ) -> Iterator[Finding]:
     """A model for images or sound has no configuration of its processor.
 
@@ -274,10 +284,11 @@ def processor_missing(
     names = {file.name for file in files.files}
     if names.intersection(PROCESSORS) or "auto_map" in config.values:
         return
+    require_final(files, launch, environ)
     yield Finding(
         about="processor",
         confidence="likely",
-        message=f"{files.folder} has {parts[0]} in config.json, but no preprocessor_config.json",
+        message=f"{files.title} has {parts[0]} in config.json, but no preprocessor_config.json",
         evidence=(
             *evidence(options, "model"),
             Evidence(source=str(files.folder), excerpt=named(sorted(names))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, why_not
@@ -46,6 +47,12 @@ def offline_by(launch: Launch, environ: Environ | None) -> str | None:
     variables.update(launch_variables(launch))
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     return next((f"{n}={variables[n]}" for n in names if hub.is_true(variables, n)), None)
+
+
+def require_final(files: ModelFiles, launch: Launch, environ: Environ | None) -> None:
+    """What a copy in the cache lacks is downloaded at the start, unless that is forbidden."""
+    if files.origin == "cache" and offline_by(launch, environ) is None:
+        raise NotApplicable("what the cache lacks is downloaded at the start")
 
 
 def download(

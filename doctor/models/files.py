@@ -96,6 +96,13 @@ class ModelFiles:
     elsewhere: bool = False
     """The launch is of another machine: these are this machine's files of the same name."""
 
+    @property
+    def title(self) -> str:
+        """What a message calls it: a snapshot of the cache by its name, not by its long path."""
+        if self.origin == "cache":
+            return f"{self.model} in the cache"
+        return self.folder or self.model
+
     def size_of(self, name: str) -> int | None:
         """Bytes of a file; None when it is not there."""
         return next((file.size for file in self.files if file.name == name), None)

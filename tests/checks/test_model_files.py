@@ -101,6 +101,12 @@ def test_weights_are_not_needed_by_every_load_format(tmp_path: Path) -> None:
     assert examine(weights_missing, *facts).outcome == "not_applicable"
 
 
+def test_a_built_engine_has_no_weights(tmp_path: Path) -> None:
+    model_folder.write_json(tmp_path / "config.json", {"pretrained_config": {}, "build_config": {}})
+    (tmp_path / "rank0.engine").write_bytes(b"ftrt")
+    assert examine(weights_missing, *real(tmp_path)).outcome == "not_applicable"
+
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 2888376\n"
 
 

@@ -50,16 +50,14 @@ def test_tokenizer() -> None:
     bare = {"files": names("config.json", "model.safetensors")}
     contract(
         tokenizer_missing,
-        fires=[launch(), options(), tokenizer(**bare), files(**bare)],
-        passes=[launch(), options(), tokenizer(), files()],
+        fires=[launch(), options(), tokenizer(**bare)],
+        passes=[launch(), options(), tokenizer()],
     )
 
 
 def test_tokenizer_that_is_a_pointer() -> None:
     broken = {"broken": {"tokenizer.json": "is a Git LFS pointer"}}
-    (finding,) = examine(
-        tokenizer_missing, launch(), options(), tokenizer(**broken), files(**broken)
-    ).findings
+    (finding,) = examine(tokenizer_missing, launch(), options(), tokenizer(**broken)).findings
     assert finding.message == "/models/m has no tokenizer: tokenizer.json is a Git LFS pointer"
 
 
@@ -72,9 +70,9 @@ def test_tokenizer_of_a_gguf_file() -> None:
 
     without, with_one = gguf(), gguf(tokenizer_ggml_tokens=3)
     facts = (launch(), options())
-    fired = examine(tokenizer_missing, *facts, tokenizer(**without), files(**without))
+    fired = examine(tokenizer_missing, *facts, tokenizer(**without))
     assert "its header has no tokenizer.ggml.tokens" in fired.findings[0].message
-    passed = examine(tokenizer_missing, *facts, tokenizer(**with_one), files(**with_one))
+    passed = examine(tokenizer_missing, *facts, tokenizer(**with_one))
     assert passed.outcome == "passed"
 
 
@@ -152,3 +150,16 @@ def test_processor() -> None:
     )
     facts = (launch(), options(language_model_only=True), files(), seeing)
     assert examine(processor_missing, *facts).outcome == "not_applicable"
+
+
+def test_what_a_cache_lacks_is_downloaded_unless_that_is_forbidden() -> None:
+    part = {"origin": "cache", "model": "org/m", "files": names("config.json", "model.safetensors")}
+    seeing = config("Qwen--Qwen3-VL-8B-Instruct")
+    offline = launch(HF_HUB_OFFLINE="1")
+    for check, facts in (
+        (tokenizer_missing, (options("org/m"), tokenizer(**part))),
+        (processor_missing, (options("org/m"), files(**part), seeing)),
+    ):
+        assert examine(check, launch(), *facts).outcome == "not_applicable"
+        (finding,) = examine(check, offline, *facts).findings
+        assert finding.message.startswith("org/m in the cache has ")
