@@ -28,6 +28,7 @@ def snapshot(output: str, python: str | None, deep: bool, timeout: float) -> Non
     """Write what all checks look at to FILE, with secrets and names masked."""
     with this_machine(timeout) as host:
         from infer_doctor.examine import Examination, NoTarget
+        from infer_doctor.facts.vllm_options import VllmSources
         from infer_doctor.snapshot import write as snapshot_text
 
         registry = registry_of_checks()
@@ -36,6 +37,8 @@ def snapshot(output: str, python: str | None, deep: bool, timeout: float) -> Non
         except NoTarget as error:
             raise click.ClickException(str(error)) from None
         examination.run(registry.checks.values())
+        for subject in examination.subjects:
+            subject.get(VllmSources)  # for a launch that the snapshot is judged with later
     text = snapshot_text(examination.captures, version=VERSION, created_at=now(), python=python)
     write(text, output)
     masked = ", ".join(f"{row.count} {row.kind}" for row in examination.redactions) or "nothing"

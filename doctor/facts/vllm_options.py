@@ -27,6 +27,16 @@ SERVERS = ("serve", "api_server", "LLM", "EngineArgs", "AsyncEngineArgs")
 
 
 @frozen
+class VllmSources:
+    """What the installed sources are: those of a release, or others that were read."""
+
+    release: str | None = None
+    read: Mapping[str, Any] | None = field(default=None, metadata={"report": False})
+    problem: str | None = None
+    """Why neither is known."""
+
+
+@frozen
 class VllmTable:
     """The arguments of the vLLM that will run."""
 
@@ -41,9 +51,30 @@ class VllmTable:
 
 
 @probe
+def vllm_sources(host: Host, engine: EngineFact) -> VllmSources:
+    """Hash the sources; read them when no release of the catalogue has that hash."""
+    from infer_doctor.vllm_arguments.table import catalogue, ordered
+
+    if engine.name != "vllm" or not engine.package:
+        raise Absent("no package of vllm is installed")
+    version = engine.version
+    try:
+        digest = host.ask("vllm_digest", package=engine.package)["sha256"]
+        known = catalogue().digests.get(digest)
+        if known is not None and (version is None or ordered(version)[:4] == ordered(known)[:4]):
+            return VllmSources(release=known)
+        read = host.ask("vllm_arguments", package=engine.package)
+    except Unavailable as error:
+        return VllmSources(problem=error.reason)
+    if not read["arguments"]:
+        return VllmSources(problem="they declare no arguments")
+    return VllmSources(read=read)
+
+
+@probe
 def vllm_table(
     launch: Launch,
-    host: Host | None,
+    sources: VllmSources | None,
     engine: EngineFact | None,
     question: EngineQuestion | None,
 ) -> VllmTable:
@@ -55,7 +86,7 @@ def vllm_table(
             raise Absent(f"--engine asks for {question.name}")
         return _release(question.version, "as --engine says")
     if launch.machine == "local" and engine is not None and engine.name == "vllm":
-        return _installed(host, engine)
+        return _installed(sources, engine)
     image = launch.container.image if launch.container else None
     tag = IMAGE.search(image or "")
     if tag is not None:
@@ -108,41 +139,31 @@ def _release(version: str, why: str) -> VllmTable:
     )
 
 
-def _installed(host: Host | None, engine: EngineFact) -> VllmTable:
+def _installed(sources: VllmSources | None, engine: EngineFact) -> VllmTable:
     """By the hash of the sources, else read from them, else by the version alone."""
-    from infer_doctor.vllm_arguments.table import catalogue, ordered
-
     version = engine.version
-    if host is None or not engine.package:
+    if sources is None or sources.problem is not None:
         if version is None:
             raise Unavailable("the version of the installed vLLM is not known")
-        return _release(version, "as installed")
-    try:
-        digest = host.ask("vllm_digest", package=engine.package)["sha256"]
-        known = catalogue().digests.get(digest)
-        if known is not None and (version is None or ordered(version)[:4] == ordered(known)[:4]):
-            return VllmTable(
-                basis=f"vLLM {known}, whose sources are installed",
-                exact=True,
-                version=known,
-                release=known,
-            )
-        read = host.ask("vllm_arguments", package=engine.package)
-        if not read["arguments"]:
-            raise Unavailable("no arguments were found in the installed sources")
-    except Unavailable as error:
-        if version is None:
-            raise
         found = _release(version, "as installed")
+        if sources is None:
+            return found
         return VllmTable(
-            basis=f"{found.basis}; its sources were not read: {error.reason}",
+            basis=f"{found.basis}; its sources were not read: {sources.problem}",
             exact=False,
             version=found.version,
             release=found.release,
+        )
+    if sources.release is not None:
+        return VllmTable(
+            basis=f"vLLM {sources.release}, whose sources are installed",
+            exact=True,
+            version=sources.release,
+            release=sources.release,
         )
     return VllmTable(
         basis=f"the installed sources of vLLM {version or '(version unknown)'}",
         exact=True,
         version=version,
-        read=read,
+        read=sources.read,
     )

@@ -11,7 +11,7 @@ from doctor_process import Run
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.engine_options import EngineQuestion
-from infer_doctor.facts.vllm_options import IMAGE, VllmTable, vllm_table
+from infer_doctor.facts.vllm_options import IMAGE, VllmTable, vllm_sources, vllm_table
 from infer_doctor.host import Capture, Host
 from infer_doctor.launch.command import read
 from infer_doctor.launch.model import Container, Launch, Place
@@ -64,7 +64,9 @@ def test_tags_of_images(image: str, version: str | None) -> None:
 
 
 def table(launch: Launch, **given: Any) -> VllmTable:
-    return vllm_table(launch, given.get("host"), given.get("engine"), given.get("question"))
+    host, engine = given.get("host"), given.get("engine")
+    sources = vllm_sources(host, engine) if host and engine else None
+    return vllm_table(launch, sources, engine, given.get("question"))
 
 
 def elsewhere(image: str | None) -> Launch:
@@ -126,3 +128,9 @@ def test_a_hash_of_the_catalogue_is_enough() -> None:
     digest = next(k for k, v in catalogue().digests.items() if v == catalogue().versions[index])
     found = table(read(["vllm", "serve", "m"]), engine=HERE, host=answers(digest))
     assert (found.release, found.exact, found.read) == ("0.32.0", True, None)
+
+
+def test_a_snapshot_without_the_hash_leaves_the_version() -> None:
+    found = table(read(["vllm", "serve", "m"]), engine=HERE, host=Host())
+    assert (found.release, found.exact) == ("0.32.0", False)
+    assert "not in this snapshot" in found.basis
