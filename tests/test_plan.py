@@ -244,6 +244,17 @@ def test_other_forms(tmp_path: Path, format: str, words: str) -> None:
     assert words in ended.stdout
 
 
+def test_gpu_of_a_snapshot(tmp_path: Path) -> None:
+    """The machine is the snapshot's, the model is read here."""
+    snapshot = Path(__file__).parent / "cases" / "h200-x2-orphan" / "snapshot.json"
+    folder = model(tmp_path / "m", "llama-3.2-1b")
+    words = ("--snapshot", str(snapshot), "--", "vllm", "serve", str(folder))
+    report = report_of(Run(tmp_path), *words, code=1)
+    assert report["plan"]["limit"] == "free"
+    assert report["plan"]["engine_version"] == "0.26.0"
+    assert report["primary"]["check"] == "gpu-memory-held"
+
+
 def test_nothing_named_is_wrong_usage(tmp_path: Path) -> None:
     ended = Run(tmp_path)("plan")
     assert ended.returncode == 2

@@ -73,7 +73,7 @@ def plan(
         raise click.UsageError("name a launch after --, or a model folder")
     found = found_of(targets)
     here = snapshot is None and not any(row.machine for row in found)
-    with this_machine(timeout, wanted=here) as host:
+    with this_machine(timeout) as host:
         from infer_doctor.examine import Examination, NoTarget
         from infer_doctor.snapshot import BadSnapshot
 
@@ -87,7 +87,7 @@ def plan(
                 python=python,
                 deep=deep,
                 engine=engine,
-                host=host,
+                host=host if here else None,
             )
         except (NoTarget, BadSnapshot) as error:
             raise click.ClickException(str(error)) from None
@@ -121,7 +121,7 @@ def plan(
 
 
 def _read_models_here(subjects: Sequence[Subject], host: Host | None) -> None:
-    """A launch of another machine is planned with this machine's copy of the same hub id."""
+    """A launch of another machine or a snapshot is planned with this machine's files of the model."""
     from infer_doctor.facts.engine_options import EngineOptions
     from infer_doctor.facts.machine import Environ
     from infer_doctor.facts.model_files import ModelFiles, model_files
@@ -131,7 +131,7 @@ def _read_models_here(subjects: Sequence[Subject], host: Host | None) -> None:
     environ = Environ(variables=dict(os.environ))
     for subject in subjects:
         options, launch = subject.get(EngineOptions), subject.get(Launch)
-        if host is None or subject.host is not None or not isinstance(options, EngineOptions):
+        if host is None or subject.host is host or not isinstance(options, EngineOptions):
             continue
         with contextlib.suppress(Unavailable):
             subject.give(ModelFiles, model_files(host, options, launch, environ))

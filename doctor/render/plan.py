@@ -70,7 +70,8 @@ def _bar(plan: Mapping[str, Any], width: int) -> Iterator[tuple[str, str]]:
     if plan["cuda_graphs_in_budget"]:
         parts.insert(3, (INSIDE[0], plan[INSIDE[1]], INSIDE[2]))
     if plan["used_by_others_bytes"] > GIB / 2:
-        parts.insert(0, ("others", plan["used_by_others_bytes"], "X"))
+        others = ("others", plan["used_by_others_bytes"], "X")
+        parts = [others] if plan["limit"] == "free" else [others, *parts]
     shown = [(name, max(size, 0), sign) for name, size, sign in parts]
     whole = max(total, sum(size for _, size, _ in shown))
     cells = width - 8
