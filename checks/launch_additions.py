@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from infer_doctor.engine import NotApplicable
@@ -9,9 +10,10 @@ from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.model_config import ModelConfig
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_parts import DraftModel, LoraAdapters
+from infer_doctor.facts.model_support import ModelSupport
 from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
-from infer_doctor.launch.judge import evidence, flag, require_vllm, value_of, word
+from infer_doctor.launch.judge import evidence, flag, require_vllm, value_of, whole, word
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.model_judge import require_config
 from infer_doctor.model import Evidence, Finding, Fix
@@ -75,6 +77,67 @@ def pooling_model_chat(
         evidence=(*evidence(options, "model", *used), config.evidence("architectures")),
         fixes=(drop_option(launch, options, *dropped),) if dropped else (),
     )
+
+
+PLAIN = re.compile(r"(?:torch\.)?nn\.Module|(?:Supports|Has|Is)\w+(?:\[.*\])?|\w*MixtureOfExperts")
+"""Bases that bring no capability that their name does not say (model_executor/models/interfaces.py)."""
+
+
+@check("launch-model-cannot", severity="error", category="launch_argument", since="0.2")
+def model_cannot(
+    launch: Launch, options: EngineOptions, support: ModelSupport | None
+) -> Iterator[Finding]:
+    """The launch asks for pipeline stages or adapters that the engine's class of this model lacks.
+
+    ## Why it matters
+    vLLM stops with "Pipeline parallelism is not supported for this model" or, after loading the
+    weights, "... does not support LoRA yet".
+
+    ## How it decides
+    The class of the architecture in the installed engine, read as text: its bases name neither
+    SupportsPP (with `--pipeline-parallel-size` above 1) nor SupportsLoRA (with `--enable-lora`). Only
+    where all its bases are torch's Module and interfaces whose names say what they bring; a class
+    that inherits from another model is not judged.
+
+    ## Fix safety
+    Manual: another way to divide the model, or merged adapters.
+    """
+    require_vllm(options)
+    asked = {}
+    if whole(options, "pipeline_parallel_size", 1) > 1:
+        asked["pipeline_parallel_size"] = "SupportsPP"
+    if value_of(options, "enable_lora", False) is True:
+        asked["enable_lora"] = "SupportsLoRA"
+    if not asked:
+        raise NotApplicable("neither pipeline stages nor adapters are asked for")
+    if support is None or support.bases is None:
+        raise Unavailable("the engine's class of this model was not read")
+    if not all(PLAIN.fullmatch(base) for base in support.bases):
+        named = set(support.bases)
+        if not named.issuperset(asked.values()):
+            raise Unavailable(f"what {support.architectures[0]} inherits was not followed")
+    for name, interface in asked.items():
+        if any(base.partition("[")[0] == interface for base in support.bases):
+            continue
+        pipeline = name == "pipeline_parallel_size"
+        what = "be divided into pipeline stages" if pipeline else "take LoRA adapters"
+        fix = (
+            change_option(launch, options, name, 1)
+            if pipeline
+            else advise("merge-adapter", "Merge the adapter into the model and serve that")
+        )
+        yield Finding(
+            about=name,
+            message=f"{support.architectures[0]} of vLLM {options.version} cannot {what}",
+            evidence=(
+                *evidence(options, name),
+                Evidence(
+                    source=support.class_source or support.source,
+                    excerpt=f"bases: {', '.join(support.bases)}"[:200],
+                ),
+            ),
+            fixes=(fix,),
+        )
 
 
 RANK_DEFAULT = 16

@@ -71,6 +71,9 @@ class ModelSupport:
     source: str
     transformers: str | None
     """The version of transformers."""
+    bases: tuple[str, ...] | None = None
+    """What the engine's class of the first architecture inherits from, as it is written there."""
+    class_source: str | None = None
 
 
 @probe
@@ -105,14 +108,16 @@ def _installed(
 ) -> ModelSupport:
     source = f"{engine.package}/{REGISTRY}"
     rows = _rows(host, source, {other for name in names for other in relatives(name)})
-    own = {name for name, value in rows.items() if not value[:1].isdigit() and "://" not in value}
+    own = {name for name, row in rows.items() if len(row) == 2}
+    values = {name: row[0] for name, row in rows.items() if len(row) == 1}
+    where, bases = _bases(host, engine.package, rows.get(names[0]) if names else None)
     folder = package_folder(host, interpreter, distributions, "transformers")
     found = distributions.by_name.get("transformers") if distributions is not None else None
     return ModelSupport(
         architectures=names,
         known=tuple(name for name in names if own.intersection(relatives(name))),
-        removed={n: rows[n] for n in names if n in rows and rows[n][:1].isdigit()},
-        plugins={n: rows[n] for n in names if n in rows and "://" in rows[n]},
+        removed={n: values[n] for n in names if values.get(n, "")[:1].isdigit()},
+        plugins={n: values[n] for n in names if "://" in values.get(n, "")},
         in_transformers=tuple(n for n in names if folder and _has_class(host, folder, n)),
         model_type=kind,
         type_known=_knows_type(host, engine.package, folder, kind),
@@ -120,6 +125,8 @@ def _installed(
         exact=True,
         source=source,
         transformers=found.version if found else None,
+        bases=bases,
+        class_source=where,
     )
 
 
@@ -129,16 +136,38 @@ def relatives(name: str) -> tuple[str, ...]:
     return (name,) if base is None else (name, *(base + end for end in SUFFIXES))
 
 
-def _rows(host: Host, path: str, names: Iterable[str]) -> dict[str, str]:
-    """Architecture -> module, last version or address, as the dictionaries of the registry say."""
+def _bases(
+    host: Host, package: str, row: tuple[str, ...] | None
+) -> tuple[str | None, tuple[str, ...] | None]:
+    """The file of a class and the names in its head; None when it is not where it is looked for."""
+    if row is None or len(row) != 2 or not all(NAME.fullmatch(word) for word in row):
+        return None, None
+    path = f"{package}/model_executor/models/{row[0]}.py"
+    try:
+        pattern = rf"\nclass {row[1]}\([^)]*\):"
+        found = host.ask("find_text", path=path, pattern=pattern, limit=1)["matches"]
+    except Unavailable as error:
+        if error.code in ("ENOENT", "ENOTDIR"):
+            return None, None
+        raise
+    if not found:
+        return None, None
+    words = found[0].partition("(")[2].rpartition(")")[0].split(",")
+    return path, tuple(word.strip() for word in words if word.strip())
+
+
+def _rows(host: Host, path: str, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Architecture -> module and class, or last version or address alone, as the registry says."""
     if not names:
         return {}
-    pattern = rf'\n    "(?:{"|".join(sorted(names))})": *\(?\s*"[^"\n]+"'
+    one = r'"[^"\n]+"'
+    pattern = rf'\n    "(?:{"|".join(sorted(names))})": *\(?\s*{one}(?:,\s*{one})?'
     matches = host.ask("find_text", path=path, pattern=pattern, limit=200)["matches"]
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for match in matches:
-        name, value = re.findall(r'"([^"]+)"', match)[:2]
-        found.setdefault(name, value)
+        name, *values = re.findall(r'"([^"]+)"', match)
+        # the value of the next row may have matched when a row has one value
+        found.setdefault(name, tuple(values[: 2 if "(" in match else 1]))
     return found
 
 

@@ -9,9 +9,11 @@ from launches import config, files, launch, options
 from infer_doctor.checks.launch_additions import (
     draft_vocabulary,
     lora_refused,
+    model_cannot,
     pooling_model_chat,
 )
 from infer_doctor.facts.model_parts import Adapter, DraftModel, LoraAdapters
+from infer_doctor.facts.model_support import ModelSupport
 from infer_doctor.testing import contract, examine
 
 QWEN = "Qwen--Qwen2.5-7B-Instruct"
@@ -75,3 +77,38 @@ def test_draft() -> None:
         fires=[launch(), given, config(QWEN), draft("Qwen--Qwen3-0.6B")],
         passes=[launch(), given, config("Qwen--Qwen3-8B"), draft("Qwen--Qwen3-0.6B")],
     )
+
+
+def supporting(*bases: str) -> ModelSupport:
+    return ModelSupport(
+        architectures=("FalconForCausalLM",),
+        known=("FalconForCausalLM",),
+        removed={},
+        plugins={},
+        in_transformers=(),
+        model_type="falcon",
+        type_known=True,
+        basis="installed source",
+        exact=True,
+        source="/v/registry.py",
+        transformers="5.19.0",
+        bases=bases,
+        class_source="/v/falcon.py",
+    )
+
+
+def test_model_cannot() -> None:
+    staged = options(pipeline_parallel_size=2)
+    contract(
+        model_cannot,
+        fires=[launch(), staged, supporting("nn.Module", "SupportsLoRA")],
+        passes=[launch(), staged, supporting("nn.Module", "SupportsPP")],
+    )
+    asked = options(enable_lora=True)
+    (finding,) = examine(
+        model_cannot, launch(), asked, supporting("nn.Module", "SupportsPP")
+    ).findings
+    assert finding.message == "FalconForCausalLM of vLLM 0.32.0 cannot take LoRA adapters"
+    parent = supporting("LlamaForCausalLM", "SupportsPP")
+    assert examine(model_cannot, launch(), staged, parent).outcome == "passed"
+    assert examine(model_cannot, launch(), asked, parent).outcome == "blocked"

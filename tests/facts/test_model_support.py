@@ -43,6 +43,7 @@ def site(tmp_path: Path) -> Path:
         "vllm/__init__.py": "",
         "vllm/model_executor/models/registry.py": REGISTRY,
         "vllm/transformers_utils/config.py": OWN,
+        "vllm/model_executor/models/llama.py": "\nclass LlamaForCausalLM(\n    nn.Module, SupportsPP,\n):\n",
         "transformers/__init__.py": "",
         "transformers/models/auto/configuration_auto.py": MAPPING,
         "transformers/models/auto/modeling_auto.py": CLASSES,
@@ -85,6 +86,13 @@ def test_known(host: LiveHost, site: Path) -> None:
     found = ask(host, site, "GoneForCausalLM")
     assert (found.known, found.removed, found.in_transformers) == ((), {}, ())
     assert ask(host, site, "Nope.*").architectures == ()  # no name: never part of a pattern
+
+
+def test_bases_of_the_class(host: LiveHost, site: Path) -> None:
+    found = ask(host, site, "LlamaForCausalLM")
+    assert found.bases == ("nn.Module", "SupportsPP")
+    assert found.class_source == f"{site}/vllm/model_executor/models/llama.py"
+    assert ask(host, site, "Qwen2ForCausalLM").bases is None  # its file is not there
 
 
 def test_removed_and_moved(host: LiveHost, site: Path) -> None:
