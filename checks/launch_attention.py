@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from infer_doctor.catalog import attention as catalog
+from infer_doctor.catalog.quantization import method_of
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.engine_options import EngineOptions
@@ -26,7 +27,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import require_config
+from infer_doctor.launch.model_judge import quantization_of, require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -183,7 +184,8 @@ def kv_cache_dtype_refused(
     ## How it decides
     `--kv-cache-dtype` fp8 or fp8_e4m3 below compute capability 8.9, where FlashAttention reads no fp8
     cache and Triton has no e4m3 (vllm-project/vllm issue 26431): likely, for FlashInfer may take it.
-    fp8_e5m2 is left out. nvfp4 (not nvfp4_ds_mla) with latent attention is refused everywhere (config/vllm.py:3296 of
+    fp8_e5m2 needs none of both, but vLLM refuses it for checkpoints in fp8 ("fp8_e5m2 kv-cache is not
+    supported with fp8 checkpoints", layers/attention/attention.py:219). nvfp4 (not nvfp4_ds_mla) with latent attention is refused everywhere (config/vllm.py:3296 of
     0.32).
 
     ## Fix safety
@@ -208,6 +210,19 @@ def kv_cache_dtype_refused(
             fixes=(fix,),
         )
         return
+    if dtype == "fp8_e5m2":
+        method = method_of(quantization_of(files, require_config(config, files)))
+        if method in ("fp8", "modelopt"):
+            yield Finding(
+                about=name,
+                category="launch_argument",
+                message=f"{setting(options, name, dtype)}: a checkpoint in fp8 takes no e5m2 cache",
+                evidence=(
+                    *evidence(options, name),
+                    Evidence(source="checkpoint", excerpt=f"quant_method {method}"),
+                ),
+                fixes=(change_option(launch, options, name, "fp8"),),
+            )
     if dtype not in ("fp8", "fp8_e4m3"):
         return
     require_here(launch, "the GPUs")

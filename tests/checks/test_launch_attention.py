@@ -86,6 +86,11 @@ def test_cache_dtype() -> None:
         fires=[launch(), asked, config(QWEN), capabilities((8, 6))],
         passes=[launch(), asked, config(QWEN), capabilities(HOPPER)],
     )
+    fp8 = "Qwen--Qwen3-32B-FP8"
+    e5m2 = (launch(), options(kv_cache_dtype="fp8_e5m2"), capabilities((8, 6)))
+    assert examine(kv_cache_dtype_refused, *e5m2, files(QWEN), config(QWEN)).outcome == "passed"
+    (finding,) = examine(kv_cache_dtype_refused, *e5m2, files(fp8), config(fp8)).findings
+    assert finding.message.endswith("a checkpoint in fp8 takes no e5m2 cache")
     mla = config("deepseek-ai--DeepSeek-R1")
     facts = (launch(), options(kv_cache_dtype="nvfp4"), mla, capabilities((10, 0)))
     assert examine(kv_cache_dtype_refused, *facts).outcome == "failed"
