@@ -7,6 +7,7 @@ they can be put back without a network, whatever happens to the installer.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -319,7 +320,8 @@ def forget(record: Record) -> None:
 
 def _unlink(path: str, folders: Sequence[str]) -> None:
     """A file, and the folders above it that are empty then."""
-    os.unlink(path)
+    with contextlib.suppress(FileNotFoundError):  # compiled ones go with their folder below
+        os.unlink(path)
     folder = os.path.dirname(path)
     while folder not in folders and any(folder.startswith(f"{base}/") for base in folders):
         cache = os.path.join(folder, "__pycache__")
@@ -327,6 +329,8 @@ def _unlink(path: str, folders: Sequence[str]) -> None:
             shutil.rmtree(cache)
         try:
             os.rmdir(folder)
+        except FileNotFoundError:
+            pass
         except OSError:
             return
         folder = os.path.dirname(folder)
