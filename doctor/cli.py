@@ -18,6 +18,7 @@ from infer_doctor._version import VERSION
 USAGE = 2
 
 COMMANDS = (
+    "bundle",
     "check",
     "diagnose",
     "explain",

@@ -21,7 +21,7 @@ from infer_doctor.redact import Redactor
 from infer_doctor.registry import Check, Registry
 from infer_doctor.snapshot import BadSnapshot, Snapshot
 from infer_doctor.snapshot import read as read_snapshot
-from infer_doctor.targets import Found, NoTarget, beside, read_text
+from infer_doctor.targets import Found, NoTarget, beside, snapshot_text
 
 __all__ = ["Examination", "NoTarget"]
 
@@ -79,7 +79,7 @@ class Examination:
         if snapshot is not None:
             if machines:
                 raise NoTarget(f"give either --snapshot or {machines[0].target}, not both")
-            machines = [Found(target=snapshot, snapshot=read_text(snapshot))]
+            machines = [Found(target=snapshot, snapshot=snapshot_text(snapshot))]
         launches = [(found, row) for found in targets for row in found.launches]
         for found in machines:
             parts.machine(found, "host" if len(machines) == 1 else found.target)
@@ -280,7 +280,7 @@ def _require_interpreter(host: LiveHost, question: Question) -> None:
 
 def load_snapshot(path: str) -> Snapshot:
     """Read a snapshot file; raises NoTarget or BadSnapshot."""
-    return _snapshot(read_text(path), path)
+    return _snapshot(snapshot_text(path), path)
 
 
 def _snapshot(text: str, path: str) -> Snapshot:

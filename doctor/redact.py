@@ -127,7 +127,8 @@ class Redactor:
                 masked["hostname"] = self._mask("host", name)
             return masked
         if isinstance(value, (list, tuple)):
-            return [self.value(item) for item in value]
+            words = without_secrets(value) if _is_command(value) else value
+            return [self.value(item) for item in words]
         return value
 
     def _item(self, key: object, item: Any, row: dict[Any, Any]) -> Any:
@@ -333,11 +334,20 @@ def _strings_in(value: object, name: object, lines: list[str]) -> None:
             lines.append(str(key))
             _strings_in(item, key, lines)
     elif isinstance(value, (list, tuple)):
+        if _is_command(value):
+            lines.append(" ".join(value))
         for item in value:
             _strings_in(item, "", lines)
     elif dataclasses.is_dataclass(value):
         for field, item in vars(value).items():
             _strings_in(item, field, lines)
+
+
+def _is_command(value: Sequence[Any]) -> bool:
+    """Whether a list is a command line: the value of an option is then the word after it."""
+    return any(isinstance(item, str) and item.startswith("--") for item in value) and all(
+        isinstance(item, str) for item in value
+    )
 
 
 @cache

@@ -58,10 +58,12 @@ MADE_WORDS = (
 AZURE = re.compile(r"(?<![\w~.-])(?P<s>[A-Za-z0-9_~.-]{3}8Q~[A-Za-z0-9_~.-]{31,34})")
 SLACK_HOOK = re.compile(r"(?<=hooks\.slack\.com/services/)(?P<s>[A-Za-z0-9/]{8,})")
 PEM = re.compile(
-    r"(?P<s>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
-    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z))",
+    r"(?P<s>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?:(?!-----BEGIN).){0,20000}?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    r"|(?:(?:\s|\\n|\\r)*[A-Za-z0-9+/=]{30,})*))",
     re.S,
 )
+"""To its end, or as far as lines of base64 go where the end is not there."""
 BEARER = re.compile(r"(?i)(?<=bearer )(?P<s>[A-Za-z0-9._~+/=-]{8,})")
 BASIC = re.compile(
     r"(?<=[Bb]asic )(?P<s>[A-Za-z0-9+/]{6,}={1,2}"

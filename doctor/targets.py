@@ -58,6 +58,18 @@ class NoTarget(Exception):
     """The target cannot be examined; the text says why."""
 
 
+def snapshot_text(path: str) -> str:
+    """The text of a snapshot, also of the one in a bundle; raises NoTarget."""
+    if path != STANDARD_INPUT and path.endswith(".zip"):
+        from infer_doctor.bundle import NoBundle, snapshot_in
+
+        try:
+            return snapshot_in(_file(path))
+        except NoBundle as error:
+            raise NoTarget(f"{path}: {error}") from None
+    return read_text(path)
+
+
 def read_text(path: str) -> str:
     """The text of a file, a pipe or (`-`) standard input, of at most FILE_LIMIT.
 

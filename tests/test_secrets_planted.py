@@ -75,6 +75,7 @@ def captures() -> list[Capture]:
     texts = [row.text for row in FOUND]
     identity = {"hostname": "mephisto-gpu-04.example.org"}
     variables = {"HF_TOKEN": "abc", "USER": "wagner", "HOME": "/home/wagner"}
+    command = ["vllm", "serve", "m", "--api-key", "k1-of-a-list", "k2-of-a-list", "--port", "8000"]
     return [
         Capture(operation="identity", arguments={}, version=1, value=identity),
         Capture(operation="environ", arguments={}, version=1, value={"variables": variables}),
@@ -82,6 +83,7 @@ def captures() -> list[Capture]:
             Capture(operation="read", arguments={"path": "/x"}, version=1, value={"text": text})
             for text in texts
         ),
+        Capture(operation="processes", arguments={}, version=1, value={"1": {"command": command}}),
         Capture(
             operation="read",
             arguments={"path": "/all"},
@@ -139,7 +141,8 @@ def test_a_text_alone_is_masked(row: Planted) -> None:
 @pytest.mark.parametrize("form", [*FORMATS, "snapshot"])
 def test_none_survives_in_any_form(form: str, outputs: dict[str, str]) -> None:
     assert [row for row in FOUND if left(outputs[form], row)] == []
-    for secret in ("pw-x", "ak-y", "1654922099999", "mephisto-gpu-04", "wagner"):
+    others = ("pw-x", "ak-y", "1654922099999", "mephisto-gpu-04", "wagner", "-of-a-list")
+    for secret in others:
         assert secret not in outputs[form], secret
 
 

@@ -255,14 +255,29 @@ def write(text: str, output: str | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _write_file(text: str, path: str) -> None:
+def write_bytes(data: bytes, output: str) -> None:
+    """To a file that is whole or not there."""
+    from infer_doctor.host import Unavailable
+    from infer_doctor.live import require_answer
+
+    try:
+        require_answer(output)
+        _write_file(data, output)
+    except Unavailable as error:
+        raise click.ClickException(error.reason) from None
+    except OSError as error:
+        raise click.ClickException(f"{output}: {error.strerror}") from None
+
+
+def _write_file(data: str | bytes, path: str) -> None:
     """Write a file; half a one is removed. A FIFO that nobody reads is refused, not waited for."""
+    data = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o666)
     os.set_blocking(descriptor, True)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
     except OSError:
         if os.path.isfile(path):
             os.unlink(path)
