@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from infer_doctor._version import VERSION
@@ -15,7 +17,7 @@ from infer_doctor.commands.common import (
 )
 
 
-@click.command()
+@click.command(options_metavar="[OPTIONS] [-- COMMAND ...]")
 @option(
     "--output",
     "-o",
@@ -24,8 +26,17 @@ from infer_doctor.commands.common import (
     help="Where to write the snapshot.",
 )
 @machine_options
-def snapshot(output: str, python: str | None, deep: bool, timeout: float) -> None:
-    """Write what all checks look at to FILE, with secrets and names masked."""
+@click.pass_obj
+def snapshot(
+    command: Sequence[str], output: str, python: str | None, deep: bool, timeout: float
+) -> None:
+    """Write what all checks look at to FILE, with secrets and names masked.
+
+    With a COMMAND that starts an engine also what they look at for it: names, sizes and headers of its
+    model's files, never weights. Judge it later with `check --snapshot FILE -- COMMAND`.
+    """
+    from infer_doctor.redact import without_secrets
+
     with this_machine(timeout) as host:
         from infer_doctor.examine import Examination, NoTarget
         from infer_doctor.facts.vllm_options import VllmSources
@@ -33,7 +44,9 @@ def snapshot(output: str, python: str | None, deep: bool, timeout: float) -> Non
 
         registry = registry_of_checks()
         try:
-            examination = Examination.of(registry, python=python, deep=deep, host=host)
+            examination = Examination.of(
+                registry, command=without_secrets(command), python=python, deep=deep, host=host
+            )
         except NoTarget as error:
             raise click.ClickException(str(error)) from None
         examination.run(registry.checks.values())
