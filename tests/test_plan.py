@@ -255,6 +255,12 @@ def test_gpu_of_a_snapshot(tmp_path: Path) -> None:
     assert report["primary"]["check"] == "gpu-memory-held"
 
 
+def test_another_engine_is_said(tmp_path: Path) -> None:
+    ended = Run(tmp_path)("plan", "--gpu", "H200", "--", "trtllm-serve", "meta/llama")
+    assert ended.returncode == 2
+    assert "the memory plan is about vLLM" in ended.stderr
+
+
 def test_nothing_named_is_wrong_usage(tmp_path: Path) -> None:
     ended = Run(tmp_path)("plan")
     assert ended.returncode == 2

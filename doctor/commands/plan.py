@@ -100,6 +100,8 @@ def plan(
         ]
         results = examination.run(checks)
         planned = _plan(examination.subjects, gpus_open=gpu is not None and ":" not in gpu)
+    if planned is None and results and all(row.outcome == "not_applicable" for row in results):
+        raise click.ClickException(f"there is nothing to plan: {results[0].reason}")
     from infer_doctor.report import build
 
     report = build(

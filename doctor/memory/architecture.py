@@ -185,7 +185,7 @@ def heads_of(config: Config) -> tuple[int, int, int]:
     (transformers_utils/model_arch_config_convertor.py:150 of vLLM 0.32.0).
     """
     heads = positive(config, "num_attention_heads", "n_head", "num_heads", "n_heads")
-    if config.get("multi_query") is True and "num_kv_heads" not in config:
+    if config.get("multi_query") is True and config.get("new_decoder_architecture") is not True:
         key_value = 1
     else:
         key_value = positive(

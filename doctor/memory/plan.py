@@ -177,6 +177,8 @@ def _band(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> int:
     measured = (0, 26) <= settings.version < CONSUMED_SINCE
     if not measured or model.architecture.hybrid or model.architecture.tower:
         band += int(FAR_BAND * (rank.activation + rank.non_torch))
+    if model.architecture.moe and (model.scheme or settings.quantization):
+        band += int(FAR_BAND * rank.activation)  # other kernels, other workspaces
     if settings.draft:
         band += int(DRAFT_BAND * gpu.usable)
     if settings.loras:

@@ -313,6 +313,9 @@ def _experts(config: Config, place: int) -> Experts | None:
 
 def _is_sparse(config: Config, place: int) -> bool:
     """Whether the layer has routed experts, in the words of the family."""
+    kinds = config.get("mlp_layer_types")
+    if isinstance(kinds, (list, tuple)):
+        return place < len(kinds) and str(kinds[place]) == "sparse"
     dense = config.get("mlp_only_layers")
     if isinstance(dense, (list, tuple)) and place in dense:
         return False

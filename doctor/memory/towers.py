@@ -10,7 +10,7 @@ from infer_doctor.memory.architecture import number
 
 def tower_of(config: Mapping[str, Any], out: int) -> tuple[int, int]:
     """Parameters of a vision transformer with its projector, roughly, and no item size."""
-    hidden = number(config, "hidden_size", "embed_dim", default=0)
+    hidden = number(config, "embed_dim", "hidden_size", default=0)
     depth = number(config, "num_hidden_layers", "depth", default=0)
     if not hidden or not depth or depth > 200:
         return 0, 0

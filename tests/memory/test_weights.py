@@ -23,6 +23,9 @@ TENSORS: dict[str, list[tuple[str, list[int], int]]] = json.loads(
 )
 
 
+DEFAULTS: dict[str, dict[str, Any]] = json.loads((HERE / "families.json").read_text())
+
+
 def config_of(model: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((CONFIGS / f"{model}.json").read_text())
     return found
@@ -63,6 +66,14 @@ def test_config_against_tensors(model: str, tensor: int) -> None:
     made = from_config(architecture, 2, None)
     bound = 0.015 if "whisper" in model and tensor > 1 else 0.01
     assert on_rank(made, layout) == pytest.approx(on_rank(true, layout), rel=bound)
+
+
+@pytest.mark.parametrize("architecture", DEFAULTS)
+def test_default_config_of_a_family(architecture: str) -> None:
+    """The number of parameters that the model code makes of the family's own default config."""
+    model = read_architecture(DEFAULTS[architecture]["config"])
+    made = sum(weight.numbers for weight in from_config(model, 2, None))
+    assert made == pytest.approx(DEFAULTS[architecture]["numbers"], rel=0.01)
 
 
 def test_sum_of_headers_is_the_sum_of_their_tensors() -> None:
