@@ -107,6 +107,11 @@ def traceable() -> bool:
         ["check", "--format", "json", "--output", "out"],
         ["check", "--python", sys.executable, "--", "vllm", "serve", "model", "-tp", "8"],
         ["snapshot", "-o", "out"],
+        ["fix", "--unsafe"],
+        ["fix", "--unsafe", "--emit", "sh", "--output", "out"],
+        ["fix", "start.sh", "--emit", "patch"],
+        ["fix", "--emit", "command", "--", "vllm", "serve", "model", "--swap-space", "4"],
+        ["history"],
         ["list"],
         ["explain", "driver-missing"],
     ],
@@ -115,13 +120,14 @@ def traceable() -> bool:
 def test_nothing_is_changed(words: list[str], tmp_path: Path, two_gpus: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
+    (home / "start.sh").write_text("vllm serve model --swap-space 4\n")
     run = Run(home, {"LD_LIBRARY_PATH": str(two_gpus)})
     run(*words)  # what was not compiled when it was installed is now
     (home / "out").unlink(missing_ok=True)
     seen = watch(run, words, tmp_path / "trace")
     (started, *programs) = [rest for name, rest in seen if name == "execve"]
     assert started.startswith(f'"{COMMAND}"')
-    assert bool(programs) == (words[0] in ("check", "snapshot"))  # its own children are seen
+    assert bool(programs) == (words[0] in ("check", "snapshot", "fix"))  # its own children
     own = f'"{Path(sys.executable).parent}/python'  # under whichever of its names
     assert all(rest.startswith(own) for rest in programs), programs
     children = {rest.rpartition("= ")[2] for name, rest in seen if name in ("clone3", "vfork")}
@@ -133,7 +139,7 @@ def test_nothing_is_changed(words: list[str], tmp_path: Path, two_gpus: Path) ->
         if name in ("kill", "tgkill"):
             target = rest.partition(",")[0].removeprefix("-")
             assert target in children, f"{name}({rest}"
-    assert {path.name for path in home.iterdir()} == ({"out"} & set(words))
+    assert {path.name for path in home.iterdir()} == {"start.sh"} | ({"out"} & set(words))
 
 
 @pytest.fixture
