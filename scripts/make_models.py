@@ -59,6 +59,10 @@ QWEN3 = {
     "14B": (5120, 40, 8, 40, 17408, 151936),
     "32B": (5120, 64, 8, 64, 25600, 151936),
 }
+LONG_BASE = 131_072
+"""max_position_embeddings of the base models of Qwen2.5 from 7B on; -Instruct has 32,768 ("The current
+config.json is set for context length up to 32,768 tokens", their model cards)."""
+
 SIZES = ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers")
 """Sizes of models of one family, from their config.json: these, then intermediate_size, vocab_size."""
 
@@ -108,6 +112,9 @@ def main() -> None:
             models[family.format(size)] = config
             if "2.5" in family:
                 models[family.format(size) + "-Instruct"] = config
+                longer = int(float(size[:-1])) >= 7
+                length = LONG_BASE if longer else config["max_position_embeddings"]
+                models[family.format(size)] = {**config, "max_position_embeddings": length}
     for name, others in SAME.items():
         for other in others:
             models[other] = models[name]

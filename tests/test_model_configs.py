@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launches import capabilities, config, files, gpus, launch, options, values
 
+from infer_doctor.catalog.models import published
 from infer_doctor.checks.launch_parallel import tp_indivisible
 from infer_doctor.engine import Subject, run_check
 from infer_doctor.facts.model_config import ModelConfig
@@ -198,3 +201,25 @@ def test_a_config_of_any_form_crashes_no_check() -> None:
             rows = [run_check(check, subject) for check in CHECKS]
             crashed += [(spot, weird, r.reason) for r in rows if r.outcome == "crashed"]
     assert crashed == []
+
+
+def test_the_catalogue_of_models_is_made_of_these_files() -> None:
+    root = Path(__file__).parent.parent
+    made = subprocess.run(
+        [sys.executable, str(root / "scripts" / "make_models.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made.stdout == (root / "doctor" / "catalog" / "models.json").read_text()
+
+
+def test_base_and_instruct_of_a_family_have_their_own_length() -> None:
+    def limit(name: str) -> int | None:
+        found = published(name)
+        assert found is not None
+        return read.longest(found)[0]
+
+    assert limit("Qwen/Qwen2.5-32B") == 131072
+    assert limit("Qwen/Qwen2.5-32B-Instruct") == 32768
+    assert limit("Qwen/Qwen2.5-1.5B") == 32768
