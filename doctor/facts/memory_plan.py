@@ -92,6 +92,7 @@ def _inputs(
     from infer_doctor.memory.inputs import Inputs, Source, inputs_of, version_of
 
     values = in_force(options)
+    notes = () if options.exact else (f"rules of {options.basis}",)
     if files.gguf is not None:
         return Inputs(
             architecture=architecture_of(files.gguf),
@@ -101,6 +102,7 @@ def _inputs(
             weights=weights_of(files.gguf),
             basis="the GGUF file",
             environment=environment,
+            notes=notes,
         )
     if config is None:
         raise Unplannable(files.gaps[0] if files.gaps else why_not(files))
@@ -115,6 +117,7 @@ def _inputs(
         version=options.version,
         entry=options.entry,
         environment=environment,
+        notes=notes,
     )
 
 

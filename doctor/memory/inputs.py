@@ -37,6 +37,7 @@ class Inputs:
         cache_dtype: str | None = None,
         basis: str = CONFIG,
         environment: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.architecture = architecture
         self.options = options
@@ -46,6 +47,7 @@ class Inputs:
         self.entry = entry
         self.scheme = scheme
         self.environment = environment or {}
+        self.notes = tuple(notes)
         self.basis = HEADERS if tensors else basis
         self._tensors = tensors
         self._given = tuple(weights)
@@ -67,7 +69,8 @@ class Inputs:
     def plan(self, gpu: Gpu, **changed: Any) -> MemoryPlan:
         """The plan on a GPU, with some options changed; raises Unplannable."""
         settings = self.settings(gpu, changed)
-        return make_plan(self._model(settings), settings, gpu)
+        made = make_plan(self._model(settings), settings, gpu)
+        return replace(made, assumptions=(*made.assumptions, *self.notes))
 
     def _model(self, settings: Settings) -> Model:
         itemsize = settings.itemsize
@@ -113,6 +116,7 @@ def inputs_of(
     version: str | None,
     entry: str,
     environment: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> Inputs:
     """Raises Unplannable for a model, a quantisation or a version that is not known."""
     architecture = read_architecture(source.config)
@@ -128,6 +132,7 @@ def inputs_of(
         scheme=scheme,
         cache_dtype=cache_dtype_of(quantization),
         environment=environment,
+        notes=notes,
     )
 
 

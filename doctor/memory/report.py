@@ -116,7 +116,11 @@ def wire_of_model(inputs: Inputs, kinds: Sequence[Kind]) -> dict[str, Any]:
         "engine_version": ".".join(map(str, inputs.version)),
         "basis": inputs.basis,
         "max_model_len": next((row.plan.settings.context for row in kinds if row.plan), None),
-        "assumptions": (f"weights from {inputs.basis}", "memory of the GPUs from the catalogue"),
+        "assumptions": (
+            f"weights from {inputs.basis}",
+            "memory of the GPUs from the catalogue",
+            *inputs.notes,
+        ),
         "changes": (),
         "kinds": tuple(
             ReportedKind(
