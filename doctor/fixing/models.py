@@ -29,8 +29,11 @@ import sys
 from huggingface_hub import hf_hub_download
 repository, revision, folder, *names = sys.argv[1:]
 for name in names:
-    hf_hub_download(repository, name, revision=revision or None, local_dir=folder)
+    hf_hub_download(
+        repository, name, revision=revision or None, local_dir=folder, force_download=True
+    )
 """
+"""force_download: else it copies the broken file of its cache."""
 
 CACHED = """
 import json, sys
