@@ -261,6 +261,8 @@ def remote_code_needed(
     own = auto_map.get("AutoConfig") if isinstance(auto_map, Mapping) else None
     if not own:
         return
+    if support.model_type is None:
+        raise Unavailable(f"{config.source} has no model_type")
     if support.type_known is None:
         raise Unavailable("no transformers is installed here to look into")
     if support.type_known or value_of(options, TRUST, False) is True:

@@ -43,7 +43,10 @@ SUFFIXES = (
 """_SUFFIX_TO_DEFAULTS of vllm/config/model.py: FooForSequenceClassification runs as the
 FooForCausalLM that is known."""
 
-NAME = re.compile(r"\w{1,80}")
+NAME = re.compile(r"\w{1,80}", re.ASCII)
+
+ARCHITECTURES = 8
+"""Names of a config that are looked up; published ones have one or two."""
 
 
 @frozen
@@ -89,7 +92,8 @@ def model_support(
     """The installed engine for a launch here, else the catalogue by the version asked for."""
     if options.engine != "vllm":
         raise Unavailable(f"which models {options.engine} knows is not catalogued")
-    names = tuple(name for name in read.architectures(config.values) if NAME.fullmatch(name))
+    written = read.architectures(config.values)[:ARCHITECTURES]
+    names = tuple(name for name in written if NAME.fullmatch(name))
     kind = read.model_type(config.values)
     if launch.machine == "local" and engine is not None and engine.name == "vllm":
         if not engine.package or interpreter is None:
