@@ -10,9 +10,9 @@ from infer_doctor.model import Category, Evidence, Finding
 from infer_doctor.registry import check
 
 MANY_REFUSED = 0.05
-"""Of all answers: below it clients err now and then; more is a client or flag that never works."""
+FEW_REFUSED = 10
+"""Of all answers: below both clients err now and then; more is a client or flag that never works."""
 
-FEW_ABORTS = 3
 WHO: dict[int, str] = {
     15: "Envoy's and Istio's route time-out",
     30: "gunicorn's worker time-out, and many clients'",
@@ -50,19 +50,19 @@ def requests_refused(log: EngineLog, serving: Serving) -> Iterator[Finding]:
     ## How it decides
     Answers with a status of 400 and above in the access log, by status, and the engine's own
     messages that name the reason (`effect = request` in the catalogue). A note below 5 % of all
-    answers, a warning from there on, and where the log counts none.
+    answers or below ten, a warning from there on, and where the log has no answers to compare with.
 
     ## Fix safety
     Manual: the client or the launch has to be changed.
     """
     refused = sum(serving.refused.values())
     share = refused / (refused + serving.served) if refused + serving.served else 1.0
-    severity = "info" if share < MANY_REFUSED else "warning"
+    few = serving.served > 0 and (share < MANY_REFUSED or refused < FEW_REFUSED)
     for cause in log.requests:
         yield Finding(
             about=cause.signature,
             message=f"{cause.message} ({cause.count} line{'s' if cause.count > 1 else ''})",
-            severity="info" if severity == "info" else "warning",
+            severity="info" if few else "warning",
             confidence=cause.confidence,
             category=cause.category,
             evidence=cause.evidence,
@@ -75,7 +75,7 @@ def requests_refused(log: EngineLog, serving: Serving) -> Iterator[Finding]:
         yield Finding(
             about=f"status {status}",
             message=f"{count:,} of {refused + serving.served:,} answers have status {status} ({words})",
-            severity="info" if severity == "info" or count < FEW_ABORTS else "warning",
+            severity="info" if few else "warning",
             category=category,
             evidence=(serving.refused_lines.get(status, Evidence(source=serving.source)),),
         )

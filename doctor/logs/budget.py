@@ -55,7 +55,7 @@ def free_memory(hit: Hit, start: Start) -> Answer:
     while share > 0 and share * total > free - ROUNDED:
         share = down(share - 0.01)
     held = total - free
-    device = (hit.match["device"] or "the GPU").strip()
+    device = (hit.match.groupdict().get("device") or "the GPU").strip()
     fixes: list[Fix] = []
     near = free >= 0.5 * want
     end = cure(

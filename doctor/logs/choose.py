@@ -8,18 +8,31 @@ is weaker than an exception, and what stands before the start became ready was s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from infer_doctor.facts.log import Cause
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer
 from infer_doctor.logs.numbers import answer
 from infer_doctor.logs.story import Hit, Start, in_order
-from infer_doctor.model import Confidence, Evidence
+from infer_doctor.model import Category, Confidence, Evidence
 from infer_doctor.redact import mask_line
 
 OTHERS_KEPT = 3
 SUPPORT_KEPT = 2
+
+RAISED_IN: tuple[tuple[str, Category], ...] = (
+    ("vllm/config", "launch_argument"),
+    ("vllm/engine/arg_utils.py", "launch_argument"),
+    ("vllm/entrypoints/cli/", "launch_argument"),
+    ("vllm/lora/", "launch_argument"),
+    ("/spec_decode/", "launch_argument"),
+    ("/layers/quantization/", "quantization"),
+    ("vllm/attention/", "attention_backend"),
+    ("vllm/v1/attention/", "attention_backend"),
+    ("/model_loader/", "model_files"),
+)
+"""File of the innermost frame -> what an error raised there is about; only where no signature fits."""
 
 STAGES = {
     "arguments": "reading arguments",
@@ -54,10 +67,39 @@ def causes(start: Start, alive: int) -> list[Cause]:
             continue
         ranked.append((_weight(best), -best.place.line, best, found, len(hits)))
     ranked.sort(key=lambda row: (row[0], row[1]), reverse=True)
-    return [
+    known = [
         explain(hit, found, start, weight=weight, count=count, alive=alive)
         for weight, _, hit, found, count in ranked
     ]
+    return known or list(_by_file(start))
+
+
+def _by_file(start: Start) -> Iterator[Cause]:
+    """An error in the engine's own words that no signature knows: its file tells what it is about."""
+    for row in start.unknown:
+        category = next((found for part, found in RAISED_IN if part in row.file), None)
+        if category is None or _after_ready(start, row.place.line):
+            continue
+        said = mask_line(row.text.strip())[:200]
+        yield Cause(
+            signature="raised-in-" + category.replace("_", "-"),
+            category=category,
+            confidence="possible",
+            effect="fatal",
+            stage=STAGES.get(row.stage, ""),
+            process=row.process,
+            message=f"the engine refused to go on, in its own words: {said}",
+            evidence=(row.place.evidence(row.text),),
+            fixes=(
+                cure(
+                    "own-words",
+                    "Change what the line names",
+                    why=f"it was raised in {row.file.rpartition('site-packages/')[2]}",
+                ),
+            ),
+            confirm="the traceback above the line",
+        )
+        return
 
 
 def _loudness(hit: Hit) -> tuple[bool, int]:
@@ -152,18 +194,18 @@ def echo(start: Start) -> Evidence | None:
 
 def to_send(start: Start) -> str | None:
     """The one thing that would settle it, when a failure shows and no cause was found."""
-    known = [row for row in start.unknown if not _after_ready(start, row[0].line)]
-    fatal = [row for row in known if row[3]] or known
+    known = [row for row in start.unknown if not _after_ready(start, row.place.line)]
+    fatal = [row for row in known if row.file] or known
     wrapper = next(
         (hit for hit in start.hits if hit.signature.effect == "wrapper" and hit.loud), None
     )
     if wrapper is None and start.ready is not None:
         return None
     if fatal:
-        place, text, process, _ = fatal[0]
-        who = f" of {process}" if process else ""
+        row = fatal[0]
+        who = f" of {row.process}" if row.process else ""
         return (
-            f'{place.source}:{place.line} "{mask_line(text.strip())[:160]}"{who} is not in the '
+            f'{row.place.source}:{row.place.line} "{mask_line(row.text.strip())[:160]}"{who} is not in the '
             "catalogue: send the traceback above it and the engine's version"
         )
     if wrapper is None:

@@ -16,12 +16,16 @@ def divisors(of: int) -> list[int]:
 
 
 def heads_tp(hit: Hit, start: Start) -> Answer:
-    """heads % tp == 0 (vllm/config/model.py)."""
+    """heads % tp == 0 (vllm/config/model.py), and the KV heads, which are not in the log, must fit too.
+
+    Their number is a power of two in nearly every model: 28 heads are divided by 7, 4 KV heads not.
+    """
     heads, tensor = number(hit, "heads"), number(hit, "tp")
     if not heads or not tensor:
         return Answer()
     sizes = divisors(int(heads))
-    fit = max(size for size in sizes if size <= tensor)
+    below = [size for size in sizes if size <= tensor]
+    fit = max((size for size in below if size & (size - 1) == 0 and size > 1), default=max(below))
     stages = int(tensor) // fit
     fixes = [cure("tensor-parallel-size", f"Start with --tensor-parallel-size {fit}")]
     if fit > 1 and fit * stages == tensor and stages > 1:

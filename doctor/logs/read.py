@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
@@ -12,7 +11,7 @@ from infer_doctor.logs.scan import Scanner
 from infer_doctor.logs.serving import Statistics, bulk
 from infer_doctor.logs.signatures import patterns
 from infer_doctor.logs.source import NotALog, Piece, blocks
-from infer_doctor.logs.story import STAGE_OF, Place, Start, Story
+from infer_doctor.logs.story import Place, Start, Story
 
 EARLIER_KEPT = 5
 
@@ -23,12 +22,11 @@ LOUD = (
     b"CRITICAL",
     b"Traceback",
     b"Killed",
+    b'  File "',
     b'{"',
     b"cuda.graph(",
     b"capture_model",
 )
-FRAME_NAMES = re.compile(rb", in (\w+)")
-STAGE_FRAMES = frozenset(name.encode() for name in STAGE_OF)
 
 Facts = dict[type, object]
 
@@ -38,8 +36,6 @@ def means(raw: bytes) -> bool:
     for word in LOUD:
         if word in raw:
             return True
-    if b'File "' in raw and (match := FRAME_NAMES.search(raw)):
-        return match[1] in STAGE_FRAMES
     if b"\x1b" in raw:
         return any(patterns().touches(line.text.encode()) for line in read_line(raw))
     return patterns().touches(raw)

@@ -19,6 +19,9 @@ SHAPES_KEPT = 200_000
 SHAPE_BYTES = 8 << 20
 """Bytes of remembered shapes, for logs of long lines that are all different."""
 
+FEW_SHAPES = 8
+"""So many shapes are counted one by one in C; more in one pass in Python."""
+
 LONGEST_LINE = 1 << 20
 HEAD, TAIL = 48 << 10, 16 << 10
 """Bytes of a longer line that are kept: a cause stands at the beginning or at the end."""
@@ -80,19 +83,26 @@ class Scanner:
             self._nothing.add(shape)
             self._size += len(shape)
             fresh.discard(shape)
-        if len(self._nothing) > SHAPES_KEPT or self._size > SHAPE_BYTES:
+        if len(self._nothing) + len(self._counted) > SHAPES_KEPT or self._size > SHAPE_BYTES:
             self._nothing.clear()
+            self._counted.clear()
             self._size = 0
 
     def _count(self, shapes: list[bytes], known: set[bytes]) -> set[str]:
         """Count the lines of these shapes; the kinds that are in the block."""
-        kinds = set()
-        for shape in known:
-            kind = self._counted[shape]
-            kinds.add(kind)
-            self.counts[kind] += shapes.count(shape)
-            place = self.line + len(shapes) - shapes[::-1].index(shape)
-            self.last[kind] = max(self.last.get(kind, 0), place)
+        kinds = {self._counted[shape] for shape in known}
+        if len(known) <= FEW_SHAPES:
+            for shape in known:
+                kind = self._counted[shape]
+                self.counts[kind] += shapes.count(shape)
+                place = self.line + len(shapes) - shapes[::-1].index(shape)
+                self.last[kind] = max(self.last.get(kind, 0), place)
+            return kinds
+        for number, shape in enumerate(shapes, self.line + 1):
+            if shape in known:
+                kind = self._counted[shape]
+                self.counts[kind] += 1
+                self.last[kind] = number
         return kinds
 
 

@@ -44,23 +44,31 @@ STALL_S = 60
 
 KV_FULL = 99.0
 QUEUE_SAMPLES = 6
-REQUESTS_KEPT = 50_000
+ABORTS_KEPT = 10_000
+ABORTS_TIMED = 300
+"""How many aborts are looked up: each is a search through the last megabytes."""
+
+RECENT = 4 << 20
+"""Bytes in which the arrival of an aborted request is looked for."""
+
 BURST = 3
 ROUND_S = (10, 15, 20, 30, 45, 50, 60, 75, 90, 100, 120, 180, 240, 300, 600, 900, 1200, 1800, 3600)
 """Seconds at which clients and proxies give up: nginx and AWS load balancers 60, Envoy 15, HAProxy
 50, Cloudflare 100, gunicorn 30, OpenAI's client 600."""
 
-REQUEST = re.compile(r"(?:Received|Added) request (?P<id>[\w.:-]+)")
 ABORTED = re.compile(r"Aborted request(?:\(s\))? (?P<ids>[\w.:,-]+)")
 
 
 STATISTICS_KIND = "statistics"
+ARRIVAL_KIND = "arrival"
 
 
 def bulk(raw: bytes) -> str | None:
     """What a line is counted as: an answer by method and status, or statistics."""
     if STATISTICS_WORD in raw:
         return STATISTICS_KIND
+    if b"Added request " in raw or (b"Received request " in raw and b"prompt: " not in raw):
+        return ARRIVAL_KIND
     if (match := ACCESS.search(raw)) and b"Error" not in raw:
         return f"{match['method'].decode()} {match['status'].decode()}"
     return None
@@ -76,7 +84,10 @@ class Statistics:
         self._tail: list[tuple[Place, bytes]] = []
         self._tail_bytes = 0
         self._alive: tuple[str, int] = ("", 0)
-        self._born: dict[str, float] = {}
+        self._recent: list[bytes] = []
+        self._recent_bytes = 0
+        self._untimed: list[tuple[str, float | None, Place]] = []
+        self._timed = 0
         self._aborts: list[tuple[float | None, float | None, Place]] = []
         self._abort_text = ""
         self._refused: Counter[str] = Counter()
@@ -92,8 +103,38 @@ class Statistics:
             if STATISTICS_KIND in kinds:
                 story.serves()
                 self._sample(source, before, block)
+            if ARRIVAL_KIND in kinds:
+                self._recent.append(block)
+                self._recent_bytes += len(block)
+                while self._recent_bytes > RECENT and len(self._recent) > 1:
+                    self._recent_bytes -= len(self._recent.pop(0))
+            if self._untimed:
+                self._time_aborts()
 
         return watch
+
+    def _time_aborts(self) -> None:
+        """How long each aborted request had waited, by the line of its arrival."""
+        for id, time, place in self._untimed:
+            waited = None
+            if self._timed < ABORTS_TIMED:
+                self._timed += 1
+                waited = elapsed(self._arrived(id), time)
+            self._aborts.append((time, waited, place))
+        self._untimed.clear()
+
+    def _arrived(self, id: str) -> float | None:
+        wanted = f"request {id}".encode()
+        for block in reversed(self._recent):
+            place = block.find(wanted)
+            if place < 0:
+                continue
+            begin = block.rfind(b"\n", 0, place) + 1
+            line = block[begin:place]
+            if b"Added" in line or b"Received" in line:
+                clock = CLOCK.search(line)
+                return seconds_of(clock[0].decode()) if clock else None
+        return None
 
     def counted(self, source: str, scanner: Scanner) -> None:
         """Take the answers that the scanner of one file counted."""
@@ -148,14 +189,10 @@ class Statistics:
 
     def line(self, place: Place, line: Line) -> None:
         """A line that means something: requests that come and go."""
-        if match := REQUEST.search(line.text):
-            if line.time is not None and len(self._born) < REQUESTS_KEPT:
-                self._born.setdefault(match["id"], line.time)
-        elif match := ABORTED.search(line.text):
+        if match := ABORTED.search(line.text):
             for id in match["ids"].rstrip(".,").split(","):
-                if len(self._aborts) < REQUESTS_KEPT:
-                    waited = elapsed(self._born.get(id), line.time)
-                    self._aborts.append((line.time, waited, place))
+                if len(self._aborts) + len(self._untimed) < ABORTS_KEPT:
+                    self._untimed.append((id, line.time, place))
                     self._abort_text = self._abort_text or line.text
         elif "is preempted by" in line.text:
             count = re.search(r"total_num_cumulative_preemption=(\d+)", line.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from infer_doctor.frozen import frozen
 from infer_doctor.logs.line import Line
@@ -80,7 +81,10 @@ FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
 fits counts, for a profile runs the model and a capture runs a profile's code."""
 
 STAGE_OF = {name: stage for stage, names in FRAMES for name in names}
-FRAME = re.compile(r'^\s*File "[^"]*", line \d+, in (\w+)')
+FRAME = re.compile(r'^\s*File "([^"]*)", line \d+, in (\S+)')
+REQUESTED = re.compile(r"Received request [^:]+:")
+"""What follows is the prompt: a user may quote any error."""
+
 GRAPH_CALL = re.compile(r"\btorch\.cuda\.graph\(|capture_model\b")
 EXCEPTION = re.compile(
     r"^(?:E\s+)?(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Timeout|"
@@ -141,6 +145,17 @@ class Event:
     time: float | None
 
 
+@frozen
+class Unknown:
+    """An error that no signature knows; `file` is the innermost frame's when it ended a traceback."""
+
+    place: Place
+    text: str
+    process: str
+    stage: str
+    file: str
+
+
 class Start:
     """One start of an engine, as far as the log shows it."""
 
@@ -154,8 +169,8 @@ class Start:
         self.ready: Event | None = None
         self.stopped: Place | None = None
         self.hits: list[Hit] = []
-        self.unknown: list[tuple[Place, str, str, bool]] = []
-        """Errors that no signature knows: place, text, process, whether it ended a traceback."""
+        self.unknown: list[Unknown] = []
+        """Errors that no signature knows."""
         self.events: list[Event] = []
         self.values: dict[str, str] = {}
         self.lines: dict[str, tuple[Place, str]] = {}
@@ -181,6 +196,7 @@ class Story:
     def __init__(self) -> None:
         self.starts = [Start(1, None, None)]
         self._frames: dict[str, list[str]] = {}
+        self._files: dict[str, str] = {}
         self._inside: set[str] = set()
         self.first_time: float | None = None
         self.last_time: float | None = None
@@ -200,6 +216,8 @@ class Story:
             self.first_time = line.time if self.first_time is None else self.first_time
             self.last_time = line.time
         key = line.tag
+        if (request := REQUESTED.match(line.text)) is not None:
+            line = replace(line, text=request[0])
         if self._in_traceback(key, line.text):
             return
         found = False
@@ -220,7 +238,8 @@ class Story:
             return True
         if match := FRAME.match(text):
             self._inside.add(key)
-            self._frames.setdefault(key, []).append(match[1])
+            self._frames.setdefault(key, []).append(match[2])
+            self._files[key] = match[1]
             return True
         if GRAPH_CALL.search(text):
             self._frames.setdefault(key, []).append("capture_model")
@@ -236,6 +255,8 @@ class Story:
     def _own(self, line: Line) -> str:
         if self.now.ready is not None or self.now.stage == "serving":
             return "serving"
+        if not line.tag:  # the parent prints what its workers raised
+            return self.now.stage
         return self.now.stages.get(line.tag) or self.now.stage
 
     def _hit(self, signature: Signature, match: re.Match[str], place: Place, line: Line) -> bool:
@@ -272,7 +293,15 @@ class Story:
         match = EXCEPTION.match(line.text)
         loud = line.level in ("ERROR", "CRITICAL") and line.text.strip()
         if (match or (loud and not line.text.startswith(" "))) and len(self.now.unknown) < 50:
-            self.now.unknown.append((place, line.text, line.tag, bool(match) and ended))
+            self.now.unknown.append(
+                Unknown(
+                    place=place,
+                    text=line.text,
+                    process=line.tag,
+                    stage=self._stage(line),
+                    file=self._files.get(line.tag, "") if match and ended else "",
+                )
+            )
 
     def _mark(self, mark: Mark, match: re.Match[str], place: Place, line: Line) -> None:
         values = {name: value for name, value in match.groupdict().items() if value is not None}

@@ -1,0 +1,235 @@
+"""Which line is the cause: wrappers, after-effects, several starts, older engines, cut logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from infer_doctor.facts.log import EngineLog, Serving
+from infer_doctor.logs.read import read_texts
+
+ENGINE = "(EngineCore pid={pid}) "
+ARGUMENTS = "INFO 11-30 10:0{n}:00 [api_utils.py:273] non-default args: {{'model': '/models/m'}}"
+CONFIG = (
+    "(EngineCore pid={pid}) INFO 11-30 10:0{n}:09 [core.py:116] Initializing a V1 LLM engine "
+    "(v0.26.0) with config: model='/models/m', tensor_parallel_size=1"
+)
+ECHO = (
+    "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
+)
+FREE = (
+    "ValueError: Free memory on device cuda:0 (7.76/139.8 GiB) on startup is less than desired GPU "
+    "memory utilization (0.92, 128.62 GiB)."
+)
+HEADS = "ValueError: Total number of attention heads (28) must be divisible by tensor parallel size (8)."
+READY = [
+    "(EngineCore pid={pid}) INFO 11-30 10:0{n}:40 [core.py:340] init engine (profile, create kv cache,"
+    " warmup model) took 20.49 s",
+    "INFO:     Application startup complete.",
+]
+
+
+def start(n: int, *lines: str) -> list[str]:
+    rows = [ARGUMENTS, CONFIG, *lines]
+    return [
+        row.replace("{n}", str(n))
+        .replace("{pid}", str(700 + n))
+        .replace("{{", "{")
+        .replace("}}", "}")
+        for row in rows
+    ]
+
+
+def log_of(lines: list[str]) -> EngineLog:
+    found = read_texts(lines)[EngineLog]
+    assert isinstance(found, EngineLog)
+    return found
+
+
+def test_the_last_start_counts_and_the_others_are_listed() -> None:
+    log = log_of([*start(0, FREE, ECHO), *start(1, HEADS, ECHO)])
+    assert log.starts == 2
+    assert log.cause is not None
+    assert log.cause.category == "tp_divisibility"
+    assert [cause.category for cause in log.earlier] == ["oom_startup_free_mem"]
+
+
+def test_a_last_start_without_a_result_leaves_the_one_before() -> None:
+    log = log_of([*start(0, FREE, ECHO), *start(1)])
+    assert log.cause is not None
+    assert log.cause.category == "oom_startup_free_mem"
+
+
+def test_a_restart_that_worked_cures() -> None:
+    log = log_of([*start(0, FREE, ECHO), *start(1, *READY)])
+    assert log.state == "ready"
+    assert log.cause is None
+    assert len(log.earlier) == 1
+
+
+def test_the_first_cause_wins_over_what_follows() -> None:
+    log = log_of(
+        start(0, FREE, "torch.distributed.DistBackendError: NCCL error, unhandled cuda error", ECHO)
+    )
+    assert log.cause is not None
+    assert log.cause.signature == "free-memory"
+    assert [cause.signature for cause in log.others] == ["nccl-cuda-error"]
+
+
+def test_a_root_wins_over_a_symptom_before_it() -> None:
+    log = log_of(
+        [
+            "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled system error",
+            "node:1:1 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-Ab (size 7340384)",
+        ]
+    )
+    assert log.cause is not None
+    assert log.cause.category == "nccl_shm"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [ECHO],
+        ["EngineCore failed to start.", ECHO],
+        ["AsyncEngineDeadError: Background loop has errored already."],
+        [
+            "ERROR 06-01 10:00:00 engine.py:366] Exception: WorkerProc initialization failed due to an exception in a background process."
+        ],
+        start(0, "TypeError: 'NoneType' object is not subscriptable", ECHO),
+        start(0),
+        [
+            "[rank0]:[W ProcessGroupNCCL.cpp:1496] Warning: destroy_process_group() was not called",
+            ECHO,
+        ],
+    ],
+)
+def test_what_is_not_in_the_log_is_not_guessed(lines: list[str]) -> None:
+    log = log_of(lines)
+    assert log.cause is None
+    assert "send" in (log.unexplained or "")
+
+
+def test_noise_alone_is_nothing() -> None:
+    log = log_of(
+        [
+            "resource_tracker: There appear to be 1 leaked shared_memory objects to clean up at shutdown",
+            "EOFError",
+            "[W ProcessGroupNCCL.cpp:1496] Warning: destroy_process_group() was not called",
+        ]
+    )
+    assert (log.cause, log.unexplained) == (None, None)
+
+
+OLD = {
+    "0.4.2 fork": (
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess.",
+        "multiproc_fork",
+    ),
+    "0.5.4 kv": (
+        "[rank0]: ValueError: The model's max seq len (32768) is larger than the maximum number of "
+        "tokens that can be stored in KV cache (7344).",
+        "oom_kv_cache",
+    ),
+    "0.6.3 blocks": (
+        "ERROR 06-01 10:00:00 engine.py:366] ValueError: No available memory for the cache blocks.",
+        "oom_kv_cache",
+    ),
+    "0.8.5 sampler": (
+        "ERROR 04-17 10:00:00 [core.py:396] RuntimeError: CUDA out of memory occurred when warming up "
+        "sampler with 1024 dummy requests.",
+        "oom_graph_warmup",
+    ),
+    "0.9.2 kv": (
+        "ERROR 07-01 10:00:00 [core.py:519] ValueError: To serve at least one request with the models's "
+        "max seq len (40960), (5.62 GiB KV cache is needed, which is larger than the available KV cache "
+        "memory (3.10 GiB).",
+        "oom_kv_cache",
+    ),
+    "0.12 driver": (
+        "(EngineCore_DP0 pid=9) RuntimeError: The NVIDIA driver on your system is too old (found "
+        "version 12040).",
+        "driver_cuda",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_wordings_of_older_engines(name: str) -> None:
+    line, category = OLD[name]
+    cause = log_of([line]).cause
+    assert cause is not None
+    assert cause.category == category
+
+
+def test_stage_gives_the_same_message_its_meaning() -> None:
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    capture = "INFO 11-30 10:00:20 [gpu_model_runner.py:1] Capturing the model for CUDA graphs."
+    load = "INFO 11-30 10:00:15 [gpu_model_runner.py:1] Starting to load model /models/m..."
+    said = [
+        log_of(start(0, *lines)).cause
+        for lines in ([load, oom], [load, capture, oom], [*READY, oom])
+    ]
+    assert [cause.category for cause in said if cause] == [
+        "oom_load",
+        "oom_graph_warmup",
+        "oom_runtime",
+    ]
+
+
+def test_an_error_in_the_engines_own_words_is_placed_by_its_file() -> None:
+    log = log_of(
+        start(
+            0,
+            "Traceback (most recent call last):",
+            '  File "/opt/venv/lib/python3.12/site-packages/vllm/config/scheduler.py", line 9, in verify',
+            "    raise ValueError(",
+            "ValueError: long_prefill_token_threshold must be below the moon",
+        )
+    )
+    assert log.cause is not None
+    assert (log.cause.category, log.cause.confidence) == ("launch_argument", "possible")
+
+
+def test_an_abort_burst_has_its_number_of_seconds() -> None:
+    lines = []
+    for n in range(5):
+        lines.append(f"INFO 11-30 10:00:{n:02} [async_llm.py:261] Added request chatcmpl-{n}.")
+    for n in range(5):
+        lines.append(f"INFO 11-30 10:01:{n:02} [async_llm.py:431] Aborted request chatcmpl-{n}.")
+    serving = read_texts(lines)[Serving]
+    assert isinstance(serving, Serving)
+    assert serving.aborts is not None
+    assert (serving.aborts.count, serving.aborts.seconds) == (5, 60)
+
+
+def statistics(running: int, waiting: int, generation: float, kv: float, second: int) -> str:
+    return (
+        f"INFO 11-30 10:{second // 60:02}:{second % 60:02} [loggers.py:248] Engine 000: Avg prompt "
+        f"throughput: 0.0 tokens/s, Avg generation throughput: {generation} tokens/s, Running: "
+        f"{running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: {kv}%, Prefix cache hit rate: 0.0%"
+    )
+
+
+def serving_of(lines: list[str]) -> Serving:
+    found = read_texts(lines)[Serving]
+    assert isinstance(found, Serving)
+    return found
+
+
+def test_an_engine_that_stands_still() -> None:
+    serving = serving_of([statistics(8, 3, 0.0, 40.0, 10 * n) for n in range(9)])
+    assert serving.stalled is not None
+    assert (serving.stalled_s, serving.stalled_at_end) == (80.0, True)
+
+
+def test_a_queue_that_grows_and_a_full_cache() -> None:
+    serving = serving_of([statistics(64, 5 * n, 900.0, 99.8, 10 * n) for n in range(12)])
+    assert serving.queue_from is not None
+    assert serving.queue_to is not None
+    assert (serving.queue_from.waiting, serving.queue_to.waiting) == (0, 55)
+    assert serving.kv_full_samples == 11
+
+
+def test_a_queue_that_comes_and_goes_is_none() -> None:
+    serving = serving_of([statistics(64, n % 4 * 9, 900.0, 60.0, 10 * n) for n in range(12)])
+    assert serving.queue_to is None
