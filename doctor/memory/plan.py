@@ -118,12 +118,15 @@ def make_plan(model: Model, settings: Settings, gpu: Gpu) -> MemoryPlan:
     most = max(architecture.context or context, context)
     band = _band(model, settings, gpu, rank)
 
+    spare = 1 if settings.version >= CONSUMED_SINCE else 0
+    """The null block, which newer versions keep aside (kv_cache_utils.py:1003 of 0.32.0)."""
+
     def fitting(size: int) -> int:
         room = cache.blocks_in(size)
-        found = longest(lambda length: cache.blocks_of(length, demand) <= room, most)
+        found = longest(lambda length: cache.blocks_of(length, demand) + spare <= room, most)
         return found * settings.context_parallel if room else 0
 
-    limit, reason = _limit(gpu, settings, rank, budget, per_request, count, layout)
+    limit, reason = _limit(gpu, settings, rank, budget, per_request + spare, count, layout)
     longest_context = fitting(rank.cache)
     return MemoryPlan(
         gpu=gpu,
@@ -134,7 +137,7 @@ def make_plan(model: Model, settings: Settings, gpu: Gpu) -> MemoryPlan:
         cache=cache,
         budget=budget,
         blocks=count,
-        needed_blocks=per_request,
+        needed_blocks=per_request + spare,
         tokens=_tokens(settings, cache, count, concurrency, own_context),
         concurrency=concurrency,
         longest=longest_context,

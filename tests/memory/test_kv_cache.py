@@ -116,3 +116,11 @@ def test_tokens_of_older_versions_are_another_figure() -> None:
     assert old.settings.utilisation == 0.9
     new = plan_of(config, {})
     assert new.tokens == int(new.concurrency * 32768)
+
+
+def test_newer_versions_keep_a_block_aside() -> None:
+    config = {**LLAMA, "max_position_embeddings": 1 << 20}
+    for version, spare in (((0, 26, 0), 0), ((0, 32, 0), 1)):
+        plan = plan_of(config, {"gpu_memory_utilization": 0.02}, version=version)
+        assert plan.longest == (plan.blocks - spare) * 16
+        assert plan.needed_blocks == (1 << 20) // 16 + spare
