@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infer_doctor.catalog.quantization import PLUGINS, REMOVED
+from infer_doctor.catalog.quantization import PLUGINS, REMOVED, method_of
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.environment import Distributions, Interpreter
@@ -124,6 +124,69 @@ def weights_pickled(
             Evidence(source=files.path_of(pickled[0].name), excerpt=f"{pickled[0].size} bytes"),
         ),
         fixes=fixes,
+    )
+
+
+PACKED = ".qweight"
+"""The packed integers of AWQ and GPTQ; GPTQ has .g_idx beside it."""
+
+
+@check("model-quantization-contradicted", severity="error", category="quantization", since="0.2")
+def quantization_contradicted(
+    launch: Launch, options: EngineOptions, files: ModelFiles
+) -> Iterator[Finding]:
+    """The weights are quantised and the configuration does not say so, or the other way round.
+
+    ## Why it matters
+    The engine builds other layers than the files hold and stops after reading them: "There is no
+    module or parameter named ...qweight", or "Following weights were not initialized from checkpoint".
+
+    ## How it decides
+    config.json (or quantize_config.json, quant_config.json) against the names of the tensors: AWQ and
+    GPTQ keep `.qweight` for each layer. Either one without the other is an error; packed weights
+    without a word of it are right with `--quantization`. Only likely: a method of its own may name
+    its tensors otherwise.
+
+    ## Fix safety
+    Safe for packed weights: an option of the launch. Plain weights need another config.json.
+    """
+    require_local(files)
+    if not files.tensors:
+        raise Unavailable(f"the tensors of {files.title} were not read")
+    method = method_of(files.quantization) or ("known" if files.quantization else None)
+    packed = next((tensor for tensor in files.tensors if tensor.name.endswith(PACKED)), None)
+    if packed is None and method in ("awq", "gptq"):
+        yield Finding(
+            about="quantization",
+            confidence="likely",
+            message=f"{files.title} says {method} in {files.quantization_source}, but none of its "
+            f"{len(files.tensors)} tensors read is packed ({PACKED})",
+            evidence=(
+                Evidence(
+                    source=files.path_of(files.quantization_source or "config.json"),
+                    excerpt=f"quant_method {method}",
+                ),
+                Evidence(source=files.path_of(files.tensors[0].file), excerpt=f"no {PACKED}"),
+            ),
+            fixes=(
+                advise(
+                    "fetch-model-files", "Get weights and config.json of one and the same version"
+                ),
+            ),
+        )
+    if packed is None or method is not None or word(options, "quantization") is not None:
+        return
+    kind = "gptq" if any(t.name.endswith(".g_idx") for t in files.tensors) else "awq"
+    yield Finding(
+        about="quantization",
+        confidence="likely",
+        message=f"{files.title} has packed weights ({packed.name}), but no configuration names their "
+        "quantization",
+        evidence=(
+            Evidence(source=files.path_of(packed.file), excerpt=f"{packed.name} {packed.dtype}"),
+            Evidence(source=files.path_of("config.json"), excerpt="no quantization_config"),
+        ),
+        fixes=(change_option(launch, options, "quantization", kind),),
     )
 
 

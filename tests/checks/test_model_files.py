@@ -18,6 +18,7 @@ from infer_doctor.checks.model_files import (
 )
 from infer_doctor.checks.model_formats import (
     gguf_unsupported,
+    quantization_contradicted,
     weights_doubled,
     weights_pickled,
 )
@@ -197,3 +198,30 @@ def test_gguf_without_the_plugin() -> None:
     assert examine(gguf_unsupported, *facts).outcome == "failed"
     assert examine(gguf_unsupported, launch("another"), file).outcome == "blocked"
     assert examine(gguf_unsupported, launch(), options()).outcome == "not_applicable"
+
+
+def test_packed_weights_and_their_word(tmp_path: Path) -> None:
+    awq = {**model_folder.TINY, "quantization_config": {"quant_method": "awq", "bits": 4}}
+    plain = {"model.layers.0.mlp.up_proj.weight": ("BF16", (4, 4))}
+    packed = {
+        "model.layers.0.mlp.up_proj.qweight": ("I32", (4, 4)),
+        "model.layers.0.mlp.up_proj.g_idx": ("I32", (4,)),
+    }
+
+    def made(name: str, config: dict[str, Any], tensors: Any) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        model_folder.write_json(folder / "config.json", config)
+        model_folder.safetensors(folder / "model.safetensors", tensors)
+        return folder
+
+    contract(
+        quantization_contradicted,
+        fires=[*real(made("a", awq, plain))],
+        passes=[*real(made("b", awq, packed))],
+    )
+    unsaid = real(made("c", dict(model_folder.TINY), packed))
+    (finding,) = examine(quantization_contradicted, *unsaid).findings
+    assert finding.fixes[0].title == "Start with --quantization gptq"
+    plainly = real(made("d", dict(model_folder.TINY), plain))
+    assert examine(quantization_contradicted, *plainly).outcome == "passed"
