@@ -119,8 +119,9 @@ def test_tokens_of_older_versions_are_another_figure() -> None:
 
 
 def test_newer_versions_keep_a_block_aside() -> None:
-    config = {**LLAMA, "max_position_embeddings": 1 << 20}
+    config = TRUTH["configs"]["llama-3.1-8b"]
     for version, spare in (((0, 26, 0), 0), ((0, 32, 0), 1)):
-        plan = plan_of(config, {"gpu_memory_utilization": 0.02}, version=version)
+        plan = plan_of(config, {"gpu_memory_utilization": 0.17}, version=version)
+        assert plan.limit == "context"
         assert plan.longest == (plan.blocks - spare) * 16
-        assert plan.needed_blocks == (1 << 20) // 16 + spare
+        assert plan.needed_blocks == 131072 // 16 + spare
