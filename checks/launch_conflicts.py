@@ -29,8 +29,8 @@ def argument_conflict(launch: Launch, options: EngineOptions) -> Iterator[Findin
     weights are loaded; where it merely ignores one of them, nothing is said at all.
 
     ## How it decides
-    A table of the engine's own rules with the releases that have them (catalog/vllm_rules.py, 30
-    rules). Only what the launch gives is judged, never a default, and a value that the launch does
+    A table of the engine's own rules with the releases that have them (catalog/vllm_rules.py).
+    Only what the launch gives is judged, never a default, and a value that the launch does
     not tell is left out. Refusals are errors; what is ignored is a warning or info.
 
     ## Fix safety
