@@ -10,10 +10,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from infer_doctor._version import VERSION
+
+if TYPE_CHECKING:
+    from infer_doctor.config import Config
 
 USAGE = 2
 
@@ -73,6 +77,59 @@ def _fail(message: str, code: int = USAGE) -> int:
     return code
 
 
+def _settings(words: Sequence[str]) -> dict[str, dict[str, object]]:
+    """The options of the settings file for the command that runs; its suppressions are put in force."""
+    from infer_doctor import config
+    from infer_doctor.host import Unavailable
+
+    config.use(None)
+    name = next((word for word in words if word in COMMANDS), None)
+    if name is None or "--help" in words or "-h" in words:
+        return {}
+    try:
+        found = config.find(_answering(os.getcwd()))
+    except config.BadConfig as error:
+        raise click.ClickException(str(error)) from None
+    except (OSError, Unavailable):  # the working folder is gone, or its server
+        return {}
+    if found is None:
+        return {}
+    config.use(found)
+    for row in found.expired:
+        _fail(f"{found.path}: the suppression of {row.name} ended on {row.expires}")
+    return {name: _options_of(name, found)}
+
+
+def _answering(folder: str) -> str:
+    """The folder; raises Unavailable when it lies on a mount that does not answer."""
+    from infer_doctor.dead import mount_of, mounts
+
+    if mount_of(folder, mounts()) is not None:
+        from infer_doctor.live import require_answer
+
+        require_answer(folder)
+    return folder
+
+
+def _options_of(name: str, found: Config) -> dict[str, object]:
+    """Those of the options that this command has; raises for one that no command has."""
+    own = _option_names(name)
+    for key in found.options:
+        if key not in own and not any(key in _option_names(other) for other in COMMANDS):
+            raise click.ClickException(f"{found.path}: there is no option {key!r}")
+    return {
+        key: [value] if own[key].multiple and isinstance(value, str) else value
+        for key, value in found.options.items()
+        if key in own
+    }
+
+
+def _option_names(name: str) -> dict[str, click.Option]:
+    command = cli.get_command(click.Context(cli), name)
+    rows = command.params if command else ()
+    return {str(row.name): row for row in rows if isinstance(row, click.Option)}
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code. Raises only OSError for a full standard output."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -84,7 +141,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = cli.main(words, prog_name="infer-doctor", standalone_mode=False, obj=command)
+        settings = _settings(words)
+        code = cli.main(
+            words,
+            prog_name="infer-doctor",
+            standalone_mode=False,
+            obj=command,
+            default_map=settings,
+        )
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code

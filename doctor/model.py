@@ -265,6 +265,8 @@ class Finding:
     check: str = ""
     subject: str = ""
     fingerprint: str = ""
+    suppressed: str | None = None
+    """Why it does not count: the reason of a suppression, or the baseline that has it."""
 
 
 @frozen

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
+from infer_doctor.config import policy
 from infer_doctor.engine import Subject
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.engine import EngineFact
@@ -84,7 +85,7 @@ def verdict_of(
     limit = SEVERITIES.index(fail_on)
     for result in results:
         for finding in result.findings:
-            if SEVERITIES.index(finding.severity or "info") <= limit:
+            if SEVERITIES.index(finding.severity or "info") <= limit and not finding.suppressed:
                 return "fail"
     if any(row.check in required and row.outcome in ("blocked", "crashed") for row in results):
         return "unknown"
@@ -107,10 +108,12 @@ def build(
     plan: dict[str, Any] | None = None,
 ) -> Report:
     """The masked report of one run."""
+    results = _decided(results)
     findings = sorted((f for row in results for f in row.findings), key=rank)
     fixes, renamed = _fixes(findings)
     outcomes = [row.outcome for row in results]
-    severities = [finding.severity for finding in findings]
+    counting = [finding for finding in findings if not finding.suppressed]
+    severities = [finding.severity for finding in counting]
     counts = Counts(
         **{severity: severities.count(severity) for severity in SEVERITIES},
         passed=outcomes.count("passed"),
@@ -127,7 +130,7 @@ def build(
         target=_target(subjects, launch),
         verdict=verdict_of(results, fail_on, required),
         counts=counts,
-        primary=renamed[findings[0]] if findings else None,
+        primary=renamed[counting[0]] if counting else None,
         results=tuple(
             dataclasses.replace(
                 row, findings=tuple(renamed[f] for f in sorted(row.findings, key=rank))
@@ -141,6 +144,22 @@ def build(
     )
     masked: Report = _mask(report, redactor)
     return masked
+
+
+def _decided(results: Sequence[CheckResult]) -> list[CheckResult]:
+    """The results with each finding marked that the settings of this run do not count."""
+    if not policy.suppressions and not policy.baseline:
+        return list(results)
+    return [
+        dataclasses.replace(
+            row,
+            findings=tuple(
+                dataclasses.replace(finding, suppressed=policy.why_not(finding))
+                for finding in row.findings
+            ),
+        )
+        for row in results
+    ]
 
 
 def _fixes(findings: Sequence[Finding]) -> tuple[tuple[Fix, ...], dict[Finding, Finding]]:

@@ -52,7 +52,33 @@ def options(*wanted: Option) -> Option:
 output_option = option("--output", "-o", metavar="FILE", help="Write to FILE instead.")
 FORMATS = ("text", "json", "markdown", "junit", "sarif", "html")
 
-format_option = option("--format", type=click.Choice(FORMATS), default="text", show_default=True)
+
+def _baseline(_: click.Context, __: click.Parameter, path: str | None) -> None:
+    if path is None:
+        return
+    from infer_doctor.config import BadConfig, use_baseline
+    from infer_doctor.host import Unavailable
+    from infer_doctor.live import require_answer
+
+    try:
+        require_answer(path)
+        use_baseline(path)
+    except (BadConfig, Unavailable) as error:
+        raise click.ClickException(str(error)) from None
+
+
+baseline_option = option(
+    "--baseline",
+    metavar="FILE",
+    callback=_baseline,
+    expose_value=False,
+    help="A JSON report: only what is not in it counts.",
+)
+format_option = options(
+    option("--format", type=click.Choice(FORMATS), default="text", show_default=True),
+    baseline_option,
+)
+"""Every command that prints a report has both."""
 
 
 def _engine_question(_: click.Context, __: click.Parameter, text: str | None) -> Any:

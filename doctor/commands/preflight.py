@@ -12,6 +12,7 @@ from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
     EXIT,
     FORMATS,
+    baseline_option,
     chosen,
     document,
     machine_options,
@@ -67,6 +68,7 @@ class _Preflight(click.Command):
 @option(
     "--format", type=click.Choice(FORMATS), default="json", show_default=True, help="Of the report."
 )
+@baseline_option
 @machine_options
 @click.pass_obj
 def preflight(command: Sequence[str], /, **options: Any) -> None:

@@ -139,6 +139,12 @@ def _page(report: Report) -> Iterator[str]:
     yield "<h2>Checks</h2>"
     for outcome, title in OUTCOMES.items():
         yield from _outcome([r for r in report.results if r.outcome == outcome], title)
+    if hidden := words.suppressed(report):
+        yield f"<details><summary>Suppressed: {len(hidden)}</summary><ul>"
+        for finding in hidden:
+            why = e(finding.suppressed)
+            yield f"<li><code>{e(finding.check)}</code> {e(finding.message)}: {why}</li>"
+        yield "</ul></details>"
     yield from _facts(report.facts)
     yield f'<p class="dim">Masked before this was written: {e(words.masked(report))}.</p>'
     yield f"<script>{SCRIPT}</script></body></html>"

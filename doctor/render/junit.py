@@ -67,7 +67,11 @@ def _counts(kinds: list[str]) -> str:
 def _case(row: CheckResult, fail_on: Severity, required: Collection[str]) -> tuple[str, list[str]]:
     """What became of the case, and its lines."""
     limit = SEVERITIES.index(fail_on)
-    failing = [f for f in row.findings if SEVERITIES.index(f.severity or "info") <= limit]
+    failing = [
+        f
+        for f in row.findings
+        if SEVERITIES.index(f.severity or "info") <= limit and not f.suppressed
+    ]
     others = [f for f in row.findings if f not in failing]
     kind, inner = "passed", []
     if failing:
@@ -98,6 +102,8 @@ def _account(findings: list[Finding]) -> str:
     lines = []
     for finding in findings:
         lines.append(f"{finding.severity}: {finding.message} [{finding.check}]")
+        if finding.suppressed:
+            lines.append(f"  suppressed: {finding.suppressed}")
         for evidence in finding.evidence:
             lines.append(f"  {words.place(evidence)}: {' '.join(evidence.excerpt.split())}")
         for fix in finding.fixes:

@@ -55,6 +55,14 @@ def _lines(report: Report) -> Iterator[str]:
         ("passed", "passed"),
     ):
         yield from _folded(report, outcome, title)
+    if hidden := words.suppressed(report):
+        yield f"<details><summary>{len(hidden)} suppressed</summary>"
+        yield ""
+        for finding in hidden:
+            yield f"- `{finding.check}`: {text(finding.message)}: {text(finding.suppressed or '')}"
+        yield ""
+        yield "</details>"
+        yield ""
     yield f"Masked before this was written: {text(words.masked(report))}."
 
 

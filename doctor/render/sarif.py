@@ -44,7 +44,10 @@ def render(report: Report, checks: Mapping[str, Check]) -> str:
         },
         "invocations": [_invocation(report, ids)],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, ids) for finding in words.findings(report)],
+        "results": [
+            _result(finding, ids)
+            for finding in (*words.findings(report), *words.suppressed(report))
+        ],
         "properties": {
             "verdict": report.verdict,
             **{name: plain(value) for name, value in words.versions(report) if value},
@@ -105,7 +108,9 @@ def _notification(row: CheckResult, ids: list[str]) -> Json:
 def _result(finding: Finding, ids: list[str]) -> Json:
     lines = [finding.message, *(f"Fix: {words.title(fix)}" for fix in finding.fixes)]
     evidence = finding.evidence or (Evidence(source=finding.about or finding.check),)
+    suppressions = [{"kind": "external", "justification": plain(finding.suppressed or "")}]
     return {
+        **({"suppressions": suppressions} if finding.suppressed else {}),
         "ruleId": finding.check,
         "ruleIndex": ids.index(finding.check),
         "level": LEVELS[finding.severity or "info"],

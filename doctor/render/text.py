@@ -38,7 +38,8 @@ def render(report: Report, width: int = 80) -> list[Line]:
         from infer_doctor.render.plan import lines as of_plan
 
         lines += [*(Line(text, style) for text, style in of_plan(report.plan, width)), Line("")]
-    findings = sorted((f for row in report.results for f in row.findings), key=rank)
+    findings = [f for row in report.results for f in row.findings if not f.suppressed]
+    findings.sort(key=rank)
     shown: set[str] = set()
     several = len({row.subject for row in report.results}) > 1
     for finding in findings:
@@ -73,7 +74,16 @@ def _head(report: Report, width: int) -> Iterator[Line]:
     engine += [f"Python {host['python']}"] if host.get("python") else []
     engine += [f"in {host['environment']}"] if host.get("environment") else []
     launch = [" ".join(report.target.launch)] if report.target.launch else []
-    for name, words in (("host", place), ("gpu", gpu), ("engine", engine), ("launch", launch)):
+    where = "file" if launch and not host.get("hostname") else "host"
+    subjects = dict.fromkeys(row.subject for row in report.results)
+    more = [name for name in subjects if name != host["subject"]]
+    for name, words in (
+        (where, place),
+        ("gpu", gpu),
+        ("engine", engine),
+        ("launch", launch),
+        ("and", more),
+    ):
         if words:
             yield from _mark(f"  {name}", ", ".join(word for word in words if word), width, 10)
 
@@ -133,6 +143,9 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     yield Line(f"ok    {_checks(counts.passed)} passed", "green")
     if counts.not_applicable:
         yield from _inapplicable(report, width)
+    for finding in (f for row in report.results for f in row.findings if f.suppressed):
+        text = f"suppressed: {finding.check}: {finding.message} ({finding.suppressed})"
+        yield from _hanging("..", text, width)
     yield from _undecided("??", "blocked", "could not be decided", report, width)
     yield from _undecided("!!", "crashed", "crashed (a fault of infer-doctor)", report, width)
     yield Line("")

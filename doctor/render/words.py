@@ -13,8 +13,15 @@ SENTENCES = ("text", "edit")
 
 
 def findings(report: Report) -> list[Finding]:
-    """All findings, worst first."""
-    return sorted((f for row in report.results for f in row.findings), key=rank)
+    """All findings that count, worst first."""
+    found = (f for row in report.results for f in row.findings if not f.suppressed)
+    return sorted(found, key=rank)
+
+
+def suppressed(report: Report) -> list[Finding]:
+    """Those that do not count, by a suppression or the baseline."""
+    found = (f for row in report.results for f in row.findings if f.suppressed)
+    return sorted(found, key=rank)
 
 
 def place(evidence: Evidence) -> str:
