@@ -44,7 +44,17 @@ in each of them.
 ## What is masked
 
 Secrets, user and host names, addresses and serial numbers are masked before anything is written; the
-report counts how many values of each kind. `infer-doctor bundle` masks logs and configurations alike.
+report counts how many values of each kind. Masks are typed and numbered, `<token:1>`, `<ip:1.2>`
+(subnet 1, address 2), the same for the same value everywhere in a report. The own home folder becomes
+`~`. Loopback addresses, versions, hashes, UUIDs of GPUs and paths stay.
+
+## Bundles
+
+`infer-doctor bundle -o ticket.zip [TARGET ...]` puts into one zip what a support ticket needs: the
+snapshot, the report as JSON and HTML, ends of logs and configurations that were named or that belong to
+engines that run here, and a manifest with their SHA-256 and with what was left out. With `--container
+NAME` also what Docker says of a container, and its log. It is at most `--max-size` large (20 MB): ends
+of logs are cut until it fits. `infer-doctor check --snapshot ticket.zip` replays the machine elsewhere.
 """
 
 
@@ -170,6 +180,7 @@ def build(output: Path) -> list[str]:
                         {"Recipes": "recipes.md"},
                         {"Memory plan": "memory-plan.md"},
                         {"Report": "report.md"},
+                        {"Settings": "configuration.md"},
                         {"Checks": "checks/index.md"},
                         {"Architecture": "architecture.md"},
                     ],

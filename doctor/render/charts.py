@@ -15,10 +15,13 @@ PARTS = {
     "activation_bytes": "activations",
     "cuda_graph_bytes": "CUDA graphs",
     "non_torch_bytes": "outside torch",
+    "used_by_others_bytes": "other processes",
 }
 """Fields of the report's plan, bytes for each GPU -> their names."""
 
 COLOURS = 6
+
+DEEPEST = 6
 
 FULL = 1000
 """Width of a bar in the units of its own SVG."""
@@ -86,14 +89,23 @@ def measured(measurements: Mapping[str, Any] | None, e: Escape) -> Iterator[str]
         return
     yield "<h2>Measured</h2>"
     rest: dict[str, Any] = {}
-    for name, value in measurements.items():
-        rows = _bars(value)
-        if rows:
-            yield f"<h3>{e(str(name).replace('_', ' '))}</h3>"
+    for path, value in _leaves(measurements, ()):
+        name = ", ".join(path).replace("_", " ")
+        if rows := _bars(value):
+            yield f"<h3>{e(name)}</h3>"
             yield from _chart(rows, e)
         else:
             rest[name] = value
     yield from _values("Values", rest, e)
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Everything that is no table, by the names on the way to it."""
+    if isinstance(value, Mapping) and value and len(path) < DEEPEST:
+        for name, item in value.items():
+            yield from _leaves(item, (*path, str(name)))
+    else:
+        yield path, value
 
 
 def _bars(value: Any) -> list[tuple[str, float, str]]:
@@ -132,7 +144,12 @@ def _values(title: str, values: Mapping[str, Any], e: Escape) -> Iterator[str]:
         return
     yield f"<details><summary>{e(title)}</summary><table>"
     for name, value in values.items():
-        yield f"<tr><th>{e(str(name).replace('_', ' '))}</th><td>{e(_shown(name, value))}</td></tr>"
+        shown = [(name, value)]
+        if isinstance(value, (list, tuple)) and any(isinstance(row, Mapping) for row in value):
+            shown = [(f"{name} {number}", row) for number, row in enumerate(value, 1)]
+        for label, item in shown:
+            text = e(_shown(name, item))
+            yield f"<tr><th>{e(str(label).replace('_', ' '))}</th><td>{text}</td></tr>"
     yield "</table></details>"
 
 
@@ -141,8 +158,13 @@ def _shown(name: str, value: Any) -> str:
         return {True: "yes", False: "no", None: "-"}[value]
     if str(name).endswith("_bytes") and isinstance(value, (int, float)):
         return f"{value:,} ({gib(int(value))})"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        parts = ((key, _shown(str(key), item)) for key, item in value.items())
+        return ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in parts if text != "-")
     if isinstance(value, (list, tuple)):
-        return "; ".join(str(item) for item in value)
+        return "; ".join(_shown("", item) for item in value)
     return str(value)
 
 

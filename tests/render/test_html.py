@@ -9,6 +9,7 @@ import browser
 import pytest
 import reports
 
+from infer_doctor.cli import run
 from infer_doctor.model import Report
 from infer_doctor.render.html import render
 
@@ -110,3 +111,15 @@ def test_texts_make_no_elements(name: str) -> None:
 
 def test_memory_that_does_not_fit_says_by_how_much() -> None:
     assert "10.0 GiB too much" in render(reports.hostile())
+
+
+def test_the_phases_of_a_real_start_are_bars(tmp_path: Path) -> None:
+    log = Path(__file__).parents[1] / "captures" / "logs" / "fit-8b-default.log"
+    if not log.is_file():
+        pytest.skip("the captured log is not there")
+    output = tmp_path / "report.html"
+    assert run(["diagnose", str(log), "--format", "html", "--output", str(output)]) == 0
+    page = output.read_text()
+    bars = re.findall(r'<div class="row"><span>([^<]+)</span>.*?<span>([\d.]+) s</span>', page)
+    assert len(bars) >= 4
+    assert any("weights" in name or "load" in name for name, _ in bars)

@@ -139,10 +139,14 @@ def hostile() -> Report:
             "weights_bytes": 90 * GIB,
             "kv_cache_bytes": 60 * GIB,
             "assumptions": [EVIL],
+            "changes": [{"title": EVIL, "kv_cache_bytes": 5}],
         },
         measurements={
             EVIL: [{"name": EVIL, "seconds": 2.0}, {"name": "load", "seconds": 4.0}],
             "ttft": [{"le": EVIL, "count": 2}, {"le": 0.5, "count": 1}],
+            "cold_start": {
+                EVIL: {"seconds_to_ready": 6.0, "phases": [{"name": EVIL, "seconds": 6}]}
+            },
             "other": EVIL,
         },
         redactions=(Redaction(kind="token", count=2),),
