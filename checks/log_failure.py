@@ -91,7 +91,7 @@ def _joined(
         return _holders(cause, owners, memory)
     if cause.category == "driver_cuda" and driver is not None and driver.cuda is not None:
         serves = ".".join(map(str, driver.cuda))
-        words = f"Here driver {driver.version} serves CUDA {serves}"
+        words = f"On the machine beside the log driver {driver.version} serves CUDA {serves}"
         said = cause.numbers.get("cuda")
         if said and said != serves:
             words += f", not the {said} of the log: another machine, or a driver changed since"
@@ -116,7 +116,7 @@ def _holders(
             return (
                 (Evidence(source=source, excerpt=f"free: {free}"),),
                 cause.fixes,
-                "Nobody holds the memory here now: the same start should work",
+                "On the machine beside the log nobody holds that memory now: the same start should work",
             )
         return (), cause.fixes, ""
     evidence = []
@@ -127,7 +127,7 @@ def _holders(
         took = gib(owner.used) if owner.used else "memory"
         old = f", {age(owner.age_s)} old" if owner.age_s is not None else ""
         dead = ", no server above it" if owner.orphan else ""
-        words.append(f"PID {owner.pid} ({name}{old}{dead}) holds {took} of GPU {owner.gpu} here")
+        words.append(f"PID {owner.pid} ({name}{old}{dead}) holds {took} of GPU {owner.gpu}")
         evidence.append(
             Evidence(
                 source=owners.source, excerpt=f"GPU {owner.gpu}: PID {owner.pid} {name} {took}"
@@ -135,7 +135,11 @@ def _holders(
         )
         if owner.orphan:
             fixes.append(end_process(owner.pid, owner.started, owner.name or "", orphan=True))
-    return tuple(evidence), (*fixes, *cause.fixes), "; ".join(words)
+    return (
+        tuple(evidence),
+        (*fixes, *cause.fixes),
+        "On the machine beside the log " + "; ".join(words),
+    )
 
 
 @check("log-earlier-failure", severity="info", category="wrapper_generic", since="0.2")

@@ -26,6 +26,8 @@ from infer_doctor.targets import Found, NoTarget, beside, snapshot_text
 __all__ = ["Examination", "NoTarget"]
 
 NO_LAUNCH = "no launch was given"
+BESIDE_A_LOG = "not in a log; give --snapshot of its machine"
+
 ONLY_GIVEN = {
     "DockerContainer": "no container was named",
     "DockerImage": "no container or image was named",
@@ -94,6 +96,8 @@ class Examination:
         for found in targets:
             if found.code is not None:
                 parts.code(found)
+            if found.log is not None:
+                parts.log(found)
         if not parts.live_used and not machines and (python or deep):
             option = "--python" if python else "--deep"
             raise NoTarget(f"{option} asks this machine; {targets[0].target} is for another one")
@@ -223,6 +227,16 @@ class _Parts:
         subject = Subject(f"{found.target}: code", self._registry, host=None, absent=ONLY_GIVEN)
         self._add(subject, (ClientCode,))
         subject.give(ClientCode, found.code)
+
+    def log(self, found: Found) -> None:
+        """A log; what is known of the machine beside it may raise or refute its cause."""
+        from infer_doctor.logs.subject import ABOUT, JOINED, give
+
+        subject = Subject(found.target, self._registry, host=None, unasked=BESIDE_A_LOG)
+        self._add(subject, ABOUT)
+        give(subject, found.log or {})
+        for kind in JOINED if self._machines else ():
+            subject.give(kind, self._machines[0].get(kind))
 
     def _on(self, name: str, host: Host, python: str | None) -> Subject:
         return Subject(

@@ -41,9 +41,17 @@ FILE_NAME = re.compile(
     r"\.(?:ya?ml|json|sh|py|txt|log|service|env|toml|cfg|conf|md|xml|zip|gz)$", re.I
 )
 
+LOG_NAME = re.compile(r"\.log(?:[.-]\d+)?(?:\.gz)?$", re.I)
+LOG_LINE = re.compile(
+    r"^(?:\S+ )*?(?:\([A-Z]\w+ pid=\d+\) )?(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d "
+    r"|^\[TensorRT-LLM\]|\] \[TRT-LLM\] \[[IWE]\]|^Traceback \(most recent call last\):",
+    re.M,
+)
+"""vLLM's, TensorRT-LLM's and Python's own first words of a line."""
+
 UNKNOWN = (
     "is no file that infer-doctor knows (vllm collect-env, torch collect_env, nvidia-smi, "
-    "nvidia-smi -q, nvidia-smi -q -x, a snapshot; of launches a shell script, a Dockerfile, a systemd "
+    "nvidia-smi -q, nvidia-smi -q -x, a snapshot, a log; of launches a shell script, a Dockerfile, a systemd "
     "unit, Python, and YAML of Docker Compose, Kubernetes, Helm values or vLLM's --config)"
 )
 
@@ -152,13 +160,14 @@ def _pipe(descriptor: int, path: str) -> bytes:
 
 @frozen
 class Found:
-    """What a target is: the text of a snapshot, facts of a machine, or launches and Python code."""
+    """What a target is: a snapshot's text, facts of a machine, launches, Python code, or a log."""
 
     target: str
     snapshot: str | None = None
     facts: Facts | None = None
     launches: tuple[Launch, ...] = ()
     code: ClientCode | None = None
+    log: Facts | None = None
 
     @property
     def machine(self) -> bool:
@@ -177,6 +186,8 @@ def look(target: str) -> Found:
                 f"{target}: is a folder without a model (config.json, *.safetensors, *.gguf) or "
                 "TensorRT-LLM engine (rank0.engine)"
             )
+    if LOG_NAME.search(target):
+        return _log(target)
     text = read_text(target)
     if _is_snapshot(text) and not target.endswith(".ipynb"):
         return Found(target=target, snapshot=text)
@@ -203,10 +214,29 @@ def _launched(target: str, text: str) -> Found:
         raise NoTarget(str(error)) from None
     except NoLaunch as error:
         raise NoTarget(f"{target}: {error}") from None
+    if found is None and is_log(text):
+        from infer_doctor.logs.read import read_texts
+
+        return Found(target=target, log=read_texts(text.splitlines(), file))
     if found is None:
         raise NoTarget(f"{target}: {UNKNOWN}")
     rows, code = found
     return Found(target=target, launches=tuple(masked(row) for row in rows), code=code)
+
+
+def _log(target: str) -> Found:
+    from infer_doctor.logs.read import read
+    from infer_doctor.logs.source import NotALog, order
+
+    try:
+        return Found(target=target, log=read(order([target])[0]))
+    except NotALog as error:
+        raise NoTarget(str(error)) from None
+
+
+def is_log(text: str) -> bool:
+    """Whether an engine wrote the text: a line with its time and level, or a traceback."""
+    return LOG_LINE.search(text) is not None
 
 
 def beside(target: str) -> Callable[[str], str]:

@@ -71,7 +71,7 @@ def check(
     Without TARGET this machine is examined. A TARGET is a launch: a shell script, vLLM's --config
     YAML, Docker Compose, Kubernetes, Helm values, a systemd unit, a Dockerfile, Python, a model folder
     or id; or a file that somebody already has: the output of `vllm collect-env`, `python -m
-    torch.utils.collect_env`, `nvidia-smi -q` (or `-q -x`), or a snapshot; `-` is standard input.
+    torch.utils.collect_env`, `nvidia-smi -q` (or `-q -x`), a snapshot, or a log; `-` is standard input.
     After `--` stands the command that is to be started.
     """
     from infer_doctor.redact import without_secrets
@@ -118,6 +118,8 @@ def check(
     from infer_doctor.report import build
 
     required = {check.id for check in checks} if select else set()
+    if any(row.log is not None for row in found):
+        required.add("log-engine-failed")  # a cause that is not in the log is no pass
     report = build(
         command="check",
         version=VERSION,

@@ -17,16 +17,23 @@ from infer_doctor.commands.common import (
     now,
     option,
     output_option,
-    registry_of_checks,
+    this_machine,
 )
 
 if TYPE_CHECKING:
     from infer_doctor.engine import Subject
-    from infer_doctor.logs.source import Piece
-    from infer_doctor.registry import Check, Registry
+    from infer_doctor.host import Host
+    from infer_doctor.live import LiveHost
+    from infer_doctor.model import CheckResult
+    from infer_doctor.registry import Registry
 
-AREA = "log-"
+AREA = "log_"
 CAUSE = "log-engine-failed"
+JOINED = ("oom_startup_free_mem", "driver_cuda")
+"""Categories of a cause to which facts of a machine add something."""
+
+MACHINE_S = 10.0
+"""Seconds for this machine's answers, which are a help and not the task."""
 
 
 @click.command()
@@ -53,6 +60,8 @@ def diagnose(
     `--` stands the command that was started. Exit codes: 0 nothing failed, 1 the cause is named,
     3 it is not in the log.
     """
+    from infer_doctor.engine import run
+    from infer_doctor.logs.read import read
     from infer_doctor.logs.source import NotALog, Piece, order
     from infer_doctor.redact import without_secrets
     from infer_doctor.snapshot import BadSnapshot
@@ -63,34 +72,59 @@ def diagnose(
     command = without_secrets(command)
     groups = [[Piece(path="", name=container, container=True)]] if container else order(logs)
     try:
-        subjects, checks = _examined(groups, snapshot)
+        facts = [read(pieces, command) for pieces in groups]
+        with this_machine(MACHINE_S, wanted=snapshot is None and _joins(facts)) as host:
+            registry = _registry(machine=snapshot is not None or host is not None)
+            checks = list(registry.checks.values())
+            subjects = [
+                _subject(registry, pieces[-1].name, found, snapshot, host)
+                for pieces, found in zip(groups, facts, strict=True)
+            ]
+            results = [row for subject in subjects for row in run(checks, subject)]
     except (NotALog, BadSnapshot) as error:
         raise click.ClickException(str(error)) from None
-    _finish(subjects, checks, format, output, fail_on, command, started, started_at)
+    _finish(subjects, results, format, output, fail_on, command, started, started_at)
 
 
-def _examined(
-    groups: Sequence[Sequence[Piece]], snapshot: str | None
-) -> tuple[list[Subject], list[Check]]:
-    """A subject for each log, with the facts of a machine where they can add something."""
-    from infer_doctor.logs.read import read
+def _joins(facts: Sequence[Mapping[type, object]]) -> bool:
+    """Whether this machine is worth a look: only what it may add to a cause is asked."""
+    from infer_doctor.facts.log import EngineLog
 
-    registry = registry_of_checks()
-    checks = [check for id, check in registry.checks.items() if id.startswith(AREA)]
-    facts = [read(pieces) for pieces in groups]
-    subjects = []
-    for pieces, found in zip(groups, facts, strict=True):
-        subjects.append(_subject(registry, pieces[-1].name, found, snapshot))
-    return subjects, checks
+    logs = [found[EngineLog] for found in facts]
+    return any(
+        isinstance(log, EngineLog) and log.cause is not None and log.cause.category in JOINED
+        for log in logs
+    )
+
+
+def _registry(*, machine: bool) -> Registry:
+    """The checks of logs only: loading all of them takes longer than reading most logs."""
+    from importlib import import_module
+    from pkgutil import iter_modules
+
+    from infer_doctor import checks
+    from infer_doctor.registry import Registry
+
+    registry = Registry()
+    if machine:
+        registry.add_package("infer_doctor.facts")
+    for info in iter_modules(checks.__path__):
+        if info.name.startswith(AREA):
+            registry.add_module(import_module(f"{checks.__name__}.{info.name}"))
+    return registry
 
 
 def _subject(
-    registry: Registry, name: str, facts: Mapping[type, object], snapshot: str | None
+    registry: Registry,
+    name: str,
+    facts: Mapping[type, object],
+    snapshot: str | None,
+    live: LiveHost | None,
 ) -> Subject:
     from infer_doctor.engine import Subject
     from infer_doctor.logs.subject import give
 
-    host = None
+    host: Host | None = live
     if snapshot is not None:
         from infer_doctor.examine import load_snapshot
 
@@ -100,7 +134,7 @@ def _subject(
         registry,
         host=host,
         unasked="not in a log; give --snapshot of its machine",
-        replayed=host is not None,
+        replayed=snapshot is not None,
     )
     give(subject, facts)
     return subject
@@ -108,7 +142,7 @@ def _subject(
 
 def _finish(
     subjects: Sequence[Subject],
-    checks: Sequence[Check],
+    results: Sequence[CheckResult],
     format: str,
     output: str | None,
     fail_on: Any,
@@ -116,12 +150,10 @@ def _finish(
     started: float,
     started_at: str,
 ) -> None:
-    from infer_doctor.engine import run
     from infer_doctor.logs.subject import engine_of, measured
     from infer_doctor.redact import Redactor
     from infer_doctor.report import build
 
-    results = [row for subject in subjects for row in run(checks, subject)]
     hosts = [subject.host for subject in subjects if subject.host is not None]
     redactor = Redactor([capture for host in hosts for capture in host.captures.values()])
     report = build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
 from infer_doctor.logs import choose, cold
@@ -41,12 +41,27 @@ def means(raw: bytes) -> bool:
     return patterns().touches(raw)
 
 
-def read(pieces: Sequence[Piece]) -> Facts:
-    """The facts of one log; raises NotALog."""
-    return _read([(piece, blocks(piece)) for piece in pieces])
+def read(pieces: Sequence[Piece], launch: Sequence[str] = ()) -> Facts:
+    """The facts of one log, with the command that was started where it is known; raises NotALog."""
+    return _read([(piece, blocks(piece)) for piece in pieces], settings(launch))
 
 
-def _read(pieces: Sequence[tuple[Piece, Iterable[bytes]]]) -> Facts:
+def settings(launch: Sequence[str]) -> dict[str, str]:
+    """The options of a command by the engine's own names: {"tensor_parallel_size": "2"}."""
+    found: dict[str, str] = {}
+    for word, after in zip(launch, [*launch[1:], ""], strict=False):
+        if word.startswith("--"):
+            name, equals, value = word.removeprefix("--").partition("=")
+            name = name.replace("-", "_")
+            found[name] = value if equals else "" if after.startswith("--") else after
+    if (place := next((n for n, word in enumerate(launch) if word == "-tp"), None)) is not None:
+        found["tensor_parallel_size"] = "".join(launch[place + 1 : place + 2])
+    return found
+
+
+def _read(
+    pieces: Sequence[tuple[Piece, Iterable[bytes]]], given: Mapping[str, str] | None = None
+) -> Facts:
     story = Story()
     statistics = Statistics()
     total = 0
@@ -65,6 +80,9 @@ def _read(pieces: Sequence[tuple[Piece, Iterable[bytes]]]) -> Facts:
             gaps.append(str(error))
         statistics.counted(piece.name, scanner)
         total += scanner.line
+    for start in story.starts:
+        for option, value in (given or {}).items():
+            start.values.setdefault(option, value)
     names = [piece.name for piece, _ in pieces]
     if statistics.bytes == 0 and not gaps:
         raise NotALog(f"{names[0]}: is empty")

@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infer_doctor.engine import Subject
-from infer_doctor.facts.log import ColdStart, EngineLog
+from infer_doctor.facts.driver import Driver
+from infer_doctor.facts.gpu import GpuMemory
+from infer_doctor.facts.log import ColdStart, EngineLog, Serving
+from infer_doctor.facts.owners import GpuOwners
 from infer_doctor.model import Engine, Missing
+
+ABOUT = (EngineLog, ColdStart, Serving)
+"""What a log's subject is about: only checks of these run on it."""
+
+JOINED = (GpuOwners, GpuMemory, Driver)
+"""Facts of a machine that may raise or refute what its log says."""
 
 
 def give(subject: Subject, facts: Mapping[type, object]) -> None:

@@ -64,7 +64,7 @@ def test_the_process_that_is_alive_here_is_named_and_can_be_ended() -> None:
 
 def test_memory_that_is_free_again_is_said() -> None:
     (finding,) = examine(engine_failed, FAILED, NOBODY, FREE).findings
-    assert "Nobody holds the memory here now" in finding.message
+    assert "nobody holds that memory now" in finding.message
     assert finding.evidence[-1].excerpt == "free: GPU 0 138.0 GiB"
 
 
