@@ -44,7 +44,7 @@ def timeout_missing(code: ClientCode) -> Iterator[Finding]:
     **arguments hold is not known: no finding.
 
     ## Fix safety
-    Manual: only the caller knows how long an answer is worth waiting for.
+    Unsafe where a keyword of the call is enough: an answer that takes longer is lost. Else manual.
     """
     for call in code.calls:
         if call.kind == "client" and call.name.startswith("openai."):
@@ -142,7 +142,7 @@ def timeout_short(code: ClientCode) -> Iterator[Finding]:
     GETs answer at once and are not either.
 
     ## Fix safety
-    Manual: only the caller knows how long an answer is worth waiting for.
+    Unsafe where a keyword of the call is enough: an answer that takes longer is lost. Else manual.
     """
     for call in code.calls:
         if call.kind != "request" or not call.name.startswith("httpx."):
@@ -179,7 +179,7 @@ def retries_multiply(code: ClientCode) -> Iterator[Finding]:
     does not tell counts once and is said.
 
     ## Fix safety
-    Manual.
+    Unsafe where a keyword of the call is enough: an answer that takes longer is lost. Else manual.
     """
     for call in code.calls:
         if call.kind != "request" or (not call.name.startswith(OPENAI) and not call.attempts):

@@ -8,7 +8,7 @@ from infer_doctor.catalog.vllm import removed_variables
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.engine_variables import SERVICE
 from infer_doctor.facts.vllm_options import VllmTable, table_of
-from infer_doctor.fixes.launching import set_variable
+from infer_doctor.fixes.launching import set_option, set_variable
 from infer_doctor.launch.judge import require_vllm
 from infer_doctor.launch.model import Launch, Variable
 from infer_doctor.model import Evidence, Finding, Fix
@@ -100,16 +100,19 @@ def _unread(
 
 def _drop(launch: Launch, name: str, instead: str | None, value: str | None) -> Fix:
     words = ""
-    if instead and value and instead.startswith("--") and " " not in instead:
+    actions = set_variable(launch, name, None)
+    option = bool(instead and value and instead.startswith("--") and " " not in instead)
+    if option and instead:
         words = f" and add {instead} {value}"
+        actions = (*actions, *set_option(launch, instead, value))
     elif instead:
         words = f"; {instead} does it now"
     return Fix(
         id=f"unset-{name.lower().replace('_', '-')}",
         title=f"Take {name} out{words}",
-        safety="manual" if instead else "safe",
+        safety="manual" if instead and not option else "safe",
         restarts=True,
-        actions=set_variable(launch, name, None),
+        actions=actions,
     )
 
 

@@ -9,6 +9,7 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.fixes.security import (
     drop_rights,
+    listen_here,
     name_origins,
     pin_remote_code,
     require_key,
@@ -53,7 +54,8 @@ def api_open(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     counts. What a firewall or a proxy closes is not seen here: likely.
 
     ## Fix safety
-    Manual.
+    A key: manual, for it has to come from somewhere. The address of this machine alone: unsafe, for
+    clients elsewhere lose their way.
     """
     if launch.entry not in SERVERS:
         raise NotApplicable(f"{launch.entry} answers no requests over the network")
@@ -75,7 +77,7 @@ def api_open(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         severity=severity,
         confidence="likely",
         evidence=(written(launch, place, how), *evidence(options, "host", "port")),
-        fixes=(require_key(launch, options.engine),),
+        fixes=(require_key(launch, options.engine), *listen_here(launch, options)),
     )
 
 

@@ -1,9 +1,13 @@
-"""Fixes for the code around an engine. A person decides what the code should do: all are manual."""
+"""Fixes for the code around an engine.
+
+A person decides what the code should do: all are manual but deadlines and retries, a keyword each,
+and those are unsafe: an answer that takes longer than the deadline is lost.
+"""
 
 from __future__ import annotations
 
 from infer_doctor.launch.model import Place
-from infer_doctor.model import Action, Fix
+from infer_doctor.model import Action, AnyAction, Edit, Fix
 
 
 def _at(place: Place) -> str:
@@ -12,9 +16,15 @@ def _at(place: Place) -> str:
 
 def set_timeout(name: str, place: Place, *, retries_given: bool = False) -> Fix:
     """A deadline that suits the longest answer that is still worth having."""
+    short = name.rpartition(".")[2]
+    edits: tuple[AnyAction, ...] = ()
     if name.startswith("openai."):
+        edits = _keyword(short, place, "timeout", "60.0")
+        if not retries_given:
+            edits += _keyword(short, place, "max_retries", "1")
         add = "timeout=60.0" if retries_given else "timeout=60.0, max_retries=1"
     elif name.startswith("requests."):
+        edits = _keyword(short, place, "timeout", "(5, 60)")
         add = "timeout=(5, 60)"
     elif name.startswith("httpx."):
         add = "timeout=httpx.Timeout(60.0, connect=5.0)"
@@ -23,10 +33,29 @@ def set_timeout(name: str, place: Place, *, retries_given: bool = False) -> Fix:
     return Fix(
         id="set-client-timeout",
         title=f"Give the call in {_at(place)} a deadline: {add}",
-        safety="manual",
+        safety="unsafe" if edits else "manual",
         restarts=False,
         why="60 s stands for the longest answer that its caller still waits for; stream longer ones",
-        actions=(Action(kind="text", text=f"in {_at(place)} add: {add}"),),
+        actions=edits or (Action(kind="text", text=f"in {_at(place)} add: {add}"),),
+    )
+
+
+def _keyword(call: str, place: Place, name: str, value: str) -> tuple[AnyAction, ...]:
+    """A keyword of the call that stands there; not in notebooks, whose lines are those of cells."""
+    if not place.file.endswith(".py") or place.line is None:
+        return ()
+    return (
+        Edit(
+            text=f"in {_at(place)} set: {name}={value}",
+            file=place.file,
+            format="python",
+            what="keyword",
+            do="set",
+            name=name,
+            value=value,
+            line=place.line,
+            anchor=call,
+        ),
     )
 
 
@@ -38,13 +67,14 @@ def retry_once(outer: Place, client: Place | None, tries: int | None) -> Fix:
         else "where the OpenAI client is made set: max_retries=0"
     )
     count = f"the {tries} attempts" if tries else "the attempts"
+    edits = _keyword("OpenAI", client, "max_retries", "0") if client is not None else ()
     return Fix(
         id="retry-in-one-layer",
         title=f"Retry in one layer: set max_retries=0 and keep {count} of {_at(outer)}",
-        safety="manual",
+        safety="unsafe" if edits else "manual",
         restarts=False,
         actions=(
-            Action(kind="text", text=inner),
+            *(edits or (Action(kind="text", text=inner),)),
             Action(
                 kind="text",
                 text=f"in {_at(outer)} end after a fixed number of attempts and wait longer before "

@@ -1,9 +1,11 @@
-"""Fixes for what lets strangers in. All are manual: who may reach an engine is its owner's decision."""
+"""Fixes for what lets strangers in. Who may reach an engine is its owner's decision: manual or unsafe."""
 
 from __future__ import annotations
 
+from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.fixes.launching import format_of, set_field, set_option
 from infer_doctor.launch.model import Launch, Place
-from infer_doctor.model import Action, Fix
+from infer_doctor.model import Action, AnyAction, Edit, Fix
 
 
 def _at(place: Place) -> str:
@@ -37,6 +39,47 @@ def require_key(launch: Launch, engine: str) -> Fix:
         "set VLLM_API_KEY in the engine's environment, from a secret; clients send it as Bearer",
         f"or {closed}",
         why="the key protects /v1 only: /health, /metrics, /tokenize and others stay open",
+    )
+
+
+def listen_here(launch: Launch, options: EngineOptions) -> tuple[Fix, ...]:
+    """An address that only this machine reaches: clients elsewhere no longer do."""
+    container = launch.container
+    actions: tuple[AnyAction, ...] = ()
+    said = "--host 127.0.0.1"
+    if container is None or container.network == "host":
+        actions = set_option(launch, "--host", "127.0.0.1", options.given.get("host"))
+    elif launch.kind in ("compose", "docker-run"):
+        port = options.get("port", 8000)
+        rows = [row for row in enumerate(container.ports) if row[1].container == port]
+        rows = [row for row in rows if row[1].host is not None and row[1].address is None]
+        if len(rows) == 1:
+            number, row = rows[0]
+            said = f"127.0.0.1:{row.host}:{row.container}"
+            actions = set_field(launch, ("ports", number), said, "replace") or (
+                Edit(
+                    text=f"in {_at(row.place)}: publish {said}",
+                    file=row.place.file,
+                    format=format_of(launch, row.place),
+                    what="option",
+                    do="rename",
+                    name="-p",
+                    old=f"{row.host}:{row.container}",
+                    value=f"-p {said}",
+                    line=row.place.line,
+                ),
+            )
+    if not actions:
+        return ()
+    return (
+        Fix(
+            id="listen-here",
+            title=f"Or let only this machine in: {said}",
+            safety="unsafe",
+            restarts=True,
+            why="clients on other machines then need a gateway on this one",
+            actions=actions,
+        ),
     )
 
 

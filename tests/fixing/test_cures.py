@@ -65,7 +65,48 @@ docker run --name llm --gpus 1 \\
   vllm/vllm-openai:v0.10.2 --model Qwen/Qwen3-8B -tp 2
 """
 
+CLIENT = """\
+from openai import OpenAI  # the sdk
+
+client = OpenAI(
+    base_url="http://llm:8000/v1",  # ours
+    api_key="EMPTY",
+)
+
+
+def ask(text):
+    return client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": text}], max_tokens=100
+    )
+"""
+
+RETRIES = """\
+from openai import OpenAI
+from tenacity import retry, stop_after_attempt
+
+client = OpenAI(base_url="http://llm:8000/v1", api_key="EMPTY", timeout=60)  # ours
+
+
+@retry(stop=stop_after_attempt(5))
+def ask(text):
+    return client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": text}], max_tokens=100
+    )
+"""
+
+OPEN = COMPOSE.replace("127.0.0.1:", "")
+
 CASES: list[tuple[str, str, str]] = [
+    ("client-timeout-missing", "client.py", CLIENT),
+    ("client-retries-multiply", "client.py", RETRIES),
+    ("security-api-open", "compose.yaml", OPEN),
+    ("security-api-open", "run.sh", RUN.replace("127.0.0.1:", "")),
+    ("security-api-open", "start.sh", serve("--host 0.0.0.0")),
+    (
+        "launch-variable-unread",
+        "start.sh",
+        serve(before="export VLLM_ATTENTION_BACKEND=FLASHINFER  # old"),
+    ),
     ("launch-argument-unknown", "start.sh", serve("--enable-prefx-caching")),
     ("launch-argument-unknown", "start.sh", serve("--no-such-thing 7")),
     ("launch-argument-removed", "start.sh", serve("--swap-space 4")),

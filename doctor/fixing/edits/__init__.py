@@ -17,7 +17,12 @@ def edited(edit: Edit, text: str) -> str:
         if text.count("\r\n") != text.count("\n"):
             raise CannotEdit("its lines end in two different ways")
         return edited(edit, text.replace("\r\n", "\n")).replace("\n", "\r\n")
-    new = _edited(edit, text)
+    try:
+        new = _edited(edit, text)
+    except ModuleNotFoundError as error:  # the single-file build has no compiled libraries
+        raise CannotEdit(
+            f"{error.name} is not here to edit it: `pip install infer-doctor` brings it"
+        ) from None
     if new == text:
         raise AlreadySo(f"it already says so: {edit.text.partition(': ')[2] or edit.text}")
     return new

@@ -73,12 +73,13 @@ def _call(edit: Edit, module: Any, lines: Any) -> tuple[Any, Any]:
 
     calls = _nodes(module, cst.Call)
     if edit.anchor is not None:
-        at = [call for call in calls if _called(call) == edit.anchor]
+        at = [call for call in calls if _called(call).endswith(edit.anchor)]
         at = [call for call in at if edit.line is None or lines[call][0] == edit.line] or at
         if len(at) != 1:
             raise CannotEdit(f"the call of {edit.anchor} no longer stands in line {edit.line}")
-        if any(row.keyword and row.keyword.value == edit.name for row in at[0].args):
-            raise CannotEdit(f"{edit.name} is already there")
+        for row in at[0].args:
+            if row.keyword is not None and row.keyword.value == edit.name:
+                return row, row.with_changes(value=_expression(edit.value or "None"))
         return at[0], _with_more(module, at[0], edit)
     rows = [
         (call, row)
