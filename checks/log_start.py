@@ -34,6 +34,8 @@ def _phase(start: ColdStart, name: str) -> Phase | None:
 
 
 def _share(start: ColdStart, phase: Phase) -> str:
+    if not start.complete:
+        return f"{phase.seconds:.0f} s"
     return f"{phase.seconds:.0f} of the {start.seconds:.0f} s to ready"
 
 

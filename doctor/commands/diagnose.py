@@ -171,5 +171,5 @@ def _finish(
     )
     target = dataclasses.replace(report.target, engine=engine_of(subjects[0]))
     report = dataclasses.replace(report, target=target, measurements=measured(subjects))
-    emit(report, format, output)
+    emit(report, format, output, fail_on=fail_on, required={CAUSE})
     raise click.exceptions.Exit(EXIT[report.verdict])

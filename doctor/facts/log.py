@@ -85,6 +85,8 @@ class ColdStart:
     """torch.compile worked and did not find its cache."""
     cache: str | None = None
     graph_sizes: int | None = None
+    complete: bool = True
+    """Whether the log holds the start up to ready."""
     ready: Evidence
     gaps: tuple[str, ...] = ()
 

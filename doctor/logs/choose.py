@@ -38,6 +38,7 @@ STAGES = {
     "arguments": "reading arguments",
     "config": "reading the model's configuration",
     "workers": "starting the workers",
+    "pinned": "pinning main memory",
     "weights": "loading weights",
     "profile": "measuring the memory peak",
     "kv": "making the KV cache",

@@ -23,18 +23,31 @@ PRINTED = {
 }
 """Mark -> the value in which the engine prints how long the phase took."""
 
+LONG_S = 30.0
+"""A phase of a start that is not whole in the log is worth a word from here on."""
+
 LONGEST_GAP_S = 0.5
 """Times are whole seconds: a difference below half of one is none."""
 
 
 def of(start: Start) -> ColdStart | None:
-    """The phases of a start that became ready; None when it did not, or when no times are there."""
-    if start.ready is None or start.time is None:
+    """The phases of a start; None when no times are there.
+
+    Of one that did not become ready only what the engine printed, and only when that was long.
+    """
+    last = start.ready or (start.events[-1] if start.events else None)
+    if last is None:
         return None
-    total = elapsed(start.time, start.ready.time)
+    seconds, printed, proof = _cut(start, last)
+    if start.ready is None:  # a part of a start: what the engine printed still counts
+        seconds = {name: value for name, value in seconds.items() if name in printed}
+        total: float | None = sum(seconds.values())
+        if not total or max(seconds.values()) < LONG_S:
+            return None
+    else:
+        total = elapsed(start.time, start.ready.time)
     if total is None or total <= 0:
         return None
-    seconds, printed, proof = _cut(start, start.ready)
     phases = tuple(
         Phase(name=name, seconds=round(value, 2), printed=name in printed, evidence=proof[name])
         for name, value in seconds.items()
@@ -59,7 +72,8 @@ def of(start: Start) -> ColdStart | None:
         and "cached" not in start.values,
         cache=start.values.get("cache"),
         graph_sizes=_sizes(start),
-        ready=start.ready.place.evidence(start.ready.text),
+        complete=start.ready is not None,
+        ready=last.place.evidence(last.text),
     )
 
 

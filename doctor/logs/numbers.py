@@ -40,6 +40,17 @@ def oom_torch(hit: Hit, start: Start) -> Answer:
     if total is not None and free is not None:
         fact += f": {free:.2f} of {total:.1f} GiB are free"
     stage = hit.stage
+    if stage == "pinned":
+        return Answer(
+            message=f"main memory could not be pinned for swapping (reported as a CUDA error): {fact}",
+            fixes=(
+                cure(
+                    "less-swap",
+                    "Lower --swap-space (per GPU, in GiB), or give the machine more memory",
+                ),
+            ),
+            wrong="Not GPU memory, although the error says CUDA",
+        )
     share = utilisation(start)
     lower = cure(
         "lower-memory-utilization",

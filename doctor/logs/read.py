@@ -25,6 +25,7 @@ LOUD = (
     b'  File "',
     b'{"',
     b"cuda.graph(",
+    b"pin_memory=",
     b"capture_model",
 )
 

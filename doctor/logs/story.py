@@ -19,6 +19,11 @@ HITS_KEPT = 400
 EVENTS_KEPT = 600
 
 FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
+    ("pinned", frozenset({"pin_memory"})),
+    (
+        "serving!",
+        frozenset({"_get_prompt_logprobs_dict", "compute_logprobs", "gather_logprobs"}),
+    ),
     (
         "graphs",
         frozenset(
@@ -241,6 +246,8 @@ class Story:
             self._frames.setdefault(key, []).append(match[2])
             self._files[key] = match[1]
             return True
+        if "pin_memory=" in text and key in self._inside:
+            self._frames.setdefault(key, []).append("pin_memory")
         if GRAPH_CALL.search(text):
             self._frames.setdefault(key, []).append("capture_model")
         return key in self._inside and (text.startswith("    ") or not text.strip(" ^~"))
@@ -249,6 +256,8 @@ class Story:
         names = set(self._frames.get(line.tag, ()))
         for stage, known in FRAMES:
             if names & known:
+                if stage == "serving!":  # no profile asks for logprobs
+                    return "serving"
                 return stage if stage != "serving" or self.now.ready else self._own(line)
         return self._own(line)
 

@@ -41,7 +41,7 @@ def measured(subjects: Sequence[Subject]) -> dict[str, Any] | None:
     found = {}
     for subject in subjects:
         start = subject.facts.get(ColdStart)
-        if isinstance(start, ColdStart):
+        if isinstance(start, ColdStart) and start.complete:
             found[subject.name] = {
                 "seconds_to_ready": start.seconds,
                 "unattributed_s": start.unattributed,

@@ -75,6 +75,8 @@ def _head(report: Report, width: int) -> Iterator[Line]:
     engine += [f"in {host['environment']}"] if host.get("environment") else []
     launch = [" ".join(report.target.launch)] if report.target.launch else []
     where = "file" if launch and not host.get("hostname") else "host"
+    if report.command == "diagnose" and not host.get("hostname"):
+        where = "log"
     subjects = dict.fromkeys(row.subject for row in report.results)
     more = [name for name in subjects if name != host["subject"]]
     for name, words in (

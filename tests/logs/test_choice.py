@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infer_doctor.facts.log import EngineLog, Serving
+from infer_doctor.facts.log import ColdStart, EngineLog, Serving
 from infer_doctor.logs.read import read_texts
 
 ENGINE = "(EngineCore pid={pid}) "
@@ -233,3 +233,15 @@ def test_a_queue_that_grows_and_a_full_cache() -> None:
 def test_a_queue_that_comes_and_goes_is_none() -> None:
     serving = serving_of([statistics(64, n % 4 * 9, 900.0, 60.0, 10 * n) for n in range(12)])
     assert serving.queue_to is None
+
+
+def test_a_slow_phase_is_told_even_when_the_start_is_not_whole() -> None:
+    lines = [
+        "INFO 11-30 10:00:00 [weight_utils.py:869] Filesystem type for checkpoints: NFS. Checkpoint size: "
+        "140.00 GiB. Available RAM: 121.11 GiB.",
+        "INFO 11-30 10:12:00 [default_loader.py:384] Loading weights took 711.20 seconds",
+    ]
+    start = read_texts(lines)[ColdStart]
+    assert isinstance(start, ColdStart)
+    assert (start.complete, start.filesystem) == (False, "NFS")
+    assert start.weights_per_second == pytest.approx(0.21, abs=0.01)
