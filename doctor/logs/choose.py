@@ -8,7 +8,7 @@ is weaker than an exception, and what stands before the start became ready was s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from infer_doctor.facts.log import Cause
 from infer_doctor.fixes.log import cure
@@ -19,6 +19,9 @@ from infer_doctor.model import Category, Confidence, Evidence
 from infer_doctor.redact import mask_line
 
 OTHERS_KEPT = 3
+SAME_ERROR = 3
+"""Lines: pydantic's head, torch's notes and the like stand around one error."""
+
 SUPPORT_KEPT = 2
 
 RAISED_IN: tuple[tuple[str, Category], ...] = (
@@ -103,6 +106,18 @@ def _by_file(start: Start) -> Iterator[Cause]:
         return
 
 
+def others(causes: Sequence[Cause]) -> tuple[Cause, ...]:
+    """The candidates after the first that are not the same error on its next lines."""
+    first = causes[0].evidence[0]
+    apart = [
+        cause
+        for cause in causes[1:]
+        if cause.evidence[0].source != first.source
+        or abs((cause.evidence[0].line or 0) - (first.line or 0)) > SAME_ERROR
+    ]
+    return tuple(apart[:OTHERS_KEPT])
+
+
 def _loudness(hit: Hit) -> tuple[bool, int]:
     return (hit.loud, -hit.place.line)
 
@@ -132,7 +147,7 @@ def explain(
     confidence: Confidence = "certain" if weight >= 2 else "likely"
     if weight < 2 and not hit.loud:
         confidence = "possible"
-    lines = [hit.place.evidence(hit.text, hit.match.start() if len(hit.text) > 240 else 0)]
+    lines = [hit.place.evidence(hit.shown)]
     for name in found.support[:SUPPORT_KEPT]:
         place, text = start.lines[name]
         lines.append(place.evidence(text))
@@ -186,9 +201,13 @@ def echo(start: Start) -> Evidence | None:
     """The last wrapper line: where the failure shows without its cause."""
     for hit in reversed(start.hits):
         if hit.signature.effect == "wrapper" and "Engine core init" in hit.text:
-            return hit.place.evidence(hit.text)
+            return hit.place.evidence(hit.shown)
     return next(
-        (h.place.evidence(h.text) for h in reversed(start.hits) if h.signature.effect == "wrapper"),
+        (
+            h.place.evidence(h.shown)
+            for h in reversed(start.hits)
+            if h.signature.effect == "wrapper"
+        ),
         None,
     )
 

@@ -129,7 +129,7 @@ def _facts(
             state=state,
             stage=choose.STAGES.get(start.stage, ""),
             cause=cause,
-            others=tuple(fatal[1 : 1 + choose.OTHERS_KEPT]) if cause else (),
+            others=choose.others(fatal) if cause else (),
             earlier=tuple(before[:EARLIER_KEPT]),
             warnings=tuple(notes + survived),
             requests=tuple(choose.side(start, ("request",))),

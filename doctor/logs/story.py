@@ -114,11 +114,10 @@ class Place:
     source: str
     line: int
 
-    def evidence(self, text: str, about: int = 0) -> Evidence:
-        """The masked line as evidence; of a long one the part around what matched."""
-        start = max(0, about - EXCERPT // 3) if len(text) > EXCERPT else 0
-        part = text[start : start + EXCERPT].strip()
-        return Evidence(source=self.source, line=self.line, excerpt=mask_line(part))
+    def evidence(self, text: str) -> Evidence:
+        """The masked line as evidence, or the beginning of it."""
+        part = mask_line(text[: 4 * EXCERPT])[:EXCERPT].strip()
+        return Evidence(source=self.source, line=self.line, excerpt=part)
 
 
 @frozen
@@ -129,6 +128,8 @@ class Hit:
     match: re.Match[str]
     place: Place
     text: str
+    shown: str
+    """The part of the line that is evidence."""
     tag: str
     pid: str
     level: str
@@ -285,6 +286,9 @@ class Story:
                     match=match,
                     place=place,
                     text=piece,
+                    shown=text
+                    if len(text) <= EXCERPT
+                    else text[max(0, start - EXCERPT // 3) :][: 4 * EXCERPT],
                     tag=line.tag,
                     pid=line.pid,
                     level=line.level,

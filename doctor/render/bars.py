@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 NAME_WIDTH = 16
-NUMBERS_WIDTH = 14
+NUMBERS_WIDTH = 15
 SHORTEST_S = 0.5
 """Shorter phases are put together: a start of a minute has a dozen of them."""
 

@@ -68,7 +68,13 @@ def test_a_restart_that_worked_cures() -> None:
 
 def test_the_first_cause_wins_over_what_follows() -> None:
     log = log_of(
-        start(0, FREE, "torch.distributed.DistBackendError: NCCL error, unhandled cuda error", ECHO)
+        start(
+            0,
+            FREE,
+            *["Process EngineCore:"] * 4,
+            "torch.distributed.DistBackendError: NCCL error, unhandled cuda error",
+            ECHO,
+        )
     )
     assert log.cause is not None
     assert log.cause.signature == "free-memory"
