@@ -13,7 +13,7 @@ from infer_doctor.fixing.plan import Group
 from infer_doctor.fixing.steps import Stage, Step
 from infer_doctor.fixing.undo import drop_kept, take_back
 from infer_doctor.frozen import frozen
-from infer_doctor.model import CheckResult, Finding
+from infer_doctor.model import CheckResult, EndProcess, Finding
 
 Result = Literal["applied", "refused", "declined", "cured", "not cured", "taken back", "undecided"]
 
@@ -107,7 +107,8 @@ class Applying:
                 left.append(finding)
         if not left:
             return self._told(outcome, "cured", None)
-        if len(left) < len(group.findings):
+        ends = any(isinstance(action, EndProcess) for action in group.fix.actions)
+        if ends or len(left) < len(group.findings):
             return self._told(outcome, "not cured", f"still there: {left[0].message}")
         try:
             self._take_back(self._steps[id(group)])
