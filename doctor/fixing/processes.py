@@ -52,10 +52,14 @@ class End:
 
 
 def started(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat (proc_pid_stat(5)): its start in ticks after the boot."""
+    """Field 22 of /proc/PID/stat (proc_pid_stat(5)): its start in ticks after the boot.
+
+    None when it has ended, also while its parent has not taken notice (state Z).
+    """
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[19])
+            fields = file.read().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else int(fields[19])
     except (OSError, ValueError, IndexError):
         return None
 
