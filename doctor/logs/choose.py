@@ -14,7 +14,7 @@ from infer_doctor.facts.log import Cause
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer
 from infer_doctor.logs.numbers import answer
-from infer_doctor.logs.story import Hit, Start, in_order
+from infer_doctor.logs.story import Hit, Place, Start, in_order
 from infer_doctor.model import Category, Confidence, Evidence
 from infer_doctor.redact import mask_line
 
@@ -62,6 +62,8 @@ def causes(start: Start, alive: int) -> list[Cause]:
     for hit in in_order(start.hits):
         if ready and hit.place.source == ready.source and hit.place.line < ready.line:
             continue  # it became ready after it
+        if _stopping(start, hit.place):
+            continue
         kept.setdefault(hit.signature.id, []).append(hit)
     ranked = []
     for hits in kept.values():
@@ -104,6 +106,14 @@ def _by_file(start: Start) -> Iterator[Cause]:
             confirm="the traceback above the line",
         )
         return
+
+
+def _stopping(start: Start, place: Place) -> bool:
+    """Whether a server that had run was being stopped by then: what it says in dying is no cause."""
+    stop = start.stopped
+    if not start.served or stop is None:
+        return False
+    return stop.source == place.source and stop.line < place.line
 
 
 def others(causes: Sequence[Cause]) -> tuple[Cause, ...]:
@@ -152,7 +162,7 @@ def explain(
         place, text = start.lines[name]
         lines.append(place.evidence(text))
     effect: str = signature.effect
-    if effect == "fatal" and start.ready and alive > hit.place.line:
+    if effect == "fatal" and alive > hit.place.line:
         effect = "survived"
     return Cause(
         signature=signature.id,
@@ -214,10 +224,19 @@ def echo(start: Start) -> Evidence | None:
 
 def to_send(start: Start) -> str | None:
     """The one thing that would settle it, when a failure shows and no cause was found."""
-    known = [row for row in start.unknown if not _after_ready(start, row.place.line)]
+    known = [
+        row
+        for row in start.unknown
+        if not _after_ready(start, row.place.line) and not _stopping(start, row.place)
+    ]
     fatal = [row for row in known if row.file] or known
     wrapper = next(
-        (hit for hit in start.hits if hit.signature.effect == "wrapper" and hit.loud), None
+        (
+            hit
+            for hit in start.hits
+            if hit.signature.effect == "wrapper" and hit.loud and not _stopping(start, hit.place)
+        ),
+        None,
     )
     if wrapper is None and start.ready is not None:
         return None

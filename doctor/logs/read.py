@@ -8,7 +8,7 @@ from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
 from infer_doctor.logs import choose, cold
 from infer_doctor.logs.line import read as read_line
 from infer_doctor.logs.scan import Scanner
-from infer_doctor.logs.serving import Statistics, bulk
+from infer_doctor.logs.serving import STATISTICS_KIND, Statistics, bulk
 from infer_doctor.logs.signatures import patterns
 from infer_doctor.logs.source import NotALog, Piece, blocks
 from infer_doctor.logs.story import Place, Start, Story
@@ -67,10 +67,17 @@ def _read(
     statistics = Statistics()
     total = 0
     gaps: list[str] = []
+
+    def kind(raw: bytes) -> str | None:
+        counted = bulk(raw)
+        if counted == STATISTICS_KIND:
+            story.serves()
+        return counted
+
     for piece, content in pieces:
-        scanner = Scanner(means, bulk)
+        scanner = Scanner(means, kind)
         try:
-            for number, raw in scanner.lines(content, statistics.see(piece.name, story)):
+            for number, raw in scanner.lines(content, statistics.see(piece.name)):
                 place = Place(source=piece.name, line=number)
                 for line in read_line(raw):
                     story.see(place, line)

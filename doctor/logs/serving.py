@@ -13,7 +13,7 @@ from collections.abc import Callable
 from infer_doctor.facts.log import AbortBurst, Sample, Serving
 from infer_doctor.logs.line import Line, elapsed, read, seconds_of
 from infer_doctor.logs.scan import Scanner
-from infer_doctor.logs.story import Place, Start, Story
+from infer_doctor.logs.story import Place, Start
 from infer_doctor.model import Evidence
 
 STATISTICS = re.compile(
@@ -95,13 +95,12 @@ class Statistics:
         self._preemptions = 0
         self.served = 0
 
-    def see(self, source: str, story: Story) -> Callable[[int, bytes, set[str]], None]:
+    def see(self, source: str) -> Callable[[int, bytes, set[str]], None]:
         """A watcher for the blocks of one file."""
 
         def watch(before: int, block: bytes, kinds: set[str]) -> None:
             self.bytes += len(block)
             if STATISTICS_KIND in kinds:
-                story.serves()
                 self._sample(source, before, block)
             if ARRIVAL_KIND in kinds:
                 self._recent.append(block)
@@ -202,6 +201,8 @@ class Statistics:
         """The last line at which this start answered a request; 0 for never."""
         source, line = self._alive
         ready = start.ready
+        if start.running:
+            return line
         if ready is None or (source == ready.place.source and line < ready.place.line):
             return 0
         return line

@@ -183,6 +183,13 @@ class Start:
         self.version: str | None = None
         self.engine: str | None = None
         self.marked = False
+        self.running = False
+        """The log begins when the server was already serving."""
+
+    @property
+    def served(self) -> bool:
+        """Whether it came as far as to answer requests."""
+        return self.ready is not None or self.running
 
     @property
     def failed(self) -> bool:
@@ -215,6 +222,7 @@ class Story:
         """Statistics were printed: a log that begins after the start is one of a running server."""
         if not self.now.marked and not self.now.stage:
             self.now.stage = "serving"
+            self.now.running = True
 
     def see(self, place: Place, line: Line) -> None:
         """Take one line."""
@@ -263,7 +271,7 @@ class Story:
         return self._own(line)
 
     def _own(self, line: Line) -> str:
-        if self.now.ready is not None or self.now.stage == "serving":
+        if self.now.served or self.now.stage == "serving":
             return "serving"
         if not line.tag:  # the parent prints what its workers raised
             return self.now.stage

@@ -15,6 +15,7 @@ CASES = sorted((Path(__file__).parent.parent / "cases" / "healthy").glob("*.log"
 WARNED = {
     "busy-503": "a server that refuses for a full queue",
     "scanner-404": "",
+    "stopped-without-its-start": "a connection that broke while it served",
 }
 """Where a warning is right; all others have at most notes."""
 
