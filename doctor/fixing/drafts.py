@@ -54,6 +54,10 @@ class Drafts:
             raise Refused(str(idle))
         return new
 
+    def now_at(self, path: str, line: int | None) -> int | None:
+        """Where a line of the examined file stands now."""
+        return _now_at(self._original[path], self._text[path], line)
+
     def take(self, new: dict[str, str]) -> None:
         """These are the texts now."""
         self._text.update(new)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infer_doctor.fixing.drafts import Drafts
+from infer_doctor.fixing.edits import shell
 from infer_doctor.fixing.files import Refused, current, real
 from infer_doctor.fixing.plan import Group
 from infer_doctor.fixing.preview import command_of, difference
@@ -105,12 +106,13 @@ def script(groups: Sequence[Group], drafts: Drafts) -> str:
 
 def command(groups: Sequence[Group], launch: Launch | None, words: Sequence[str]) -> str:
     """The corrected command line: of `-- COMMAND`, else of the launch that a file holds."""
+    variables = _variables(groups)
+    if not words and launch is not None and launch.kind in ("script", "docker-run"):
+        return command_of(_in_script(groups, launch), variables)
     line = tuple(words) or (launch.command if launch else ())
-    line = line[1:] if line[:1] == ("exec",) else line
     if not line:
         raise Refused("there is no command: give it after --, or a file that starts an engine")
     drafts = Drafts(line)
-    variables: dict[str, SetVariable] = {}
     for group in groups:
         edits = [
             _on_command_line(action)
@@ -118,15 +120,37 @@ def command(groups: Sequence[Group], launch: Launch | None, words: Sequence[str]
             if isinstance(action, Edit) and action.what == "option"
         ]
         drafts.take(drafts.after(edits))
+    return command_of(drafts.text(COMMAND_LINE), variables)
+
+
+def _variables(groups: Sequence[Group]) -> list[SetVariable]:
+    """The last word on each variable."""
+    found: dict[str, SetVariable] = {}
+    for group in groups:
         for action in group.fix.actions:
             if isinstance(action, SetVariable):
-                variables[action.name] = action
+                found[action.name] = action
             elif isinstance(action, Edit) and action.what == "variable":
                 value = None if action.do == "remove" else action.value
-                variables[action.name] = SetVariable(
-                    text=action.text, name=action.name, value=value
-                )
-    return command_of(drafts, list(variables.values()))
+                found[action.name] = SetVariable(text=action.text, name=action.name, value=value)
+    return list(found.values())
+
+
+def _in_script(groups: Sequence[Group], launch: Launch) -> str:
+    """The command as the script will say it, with its own quotes and variables, on one line."""
+    place = launch.container.place if launch.container else launch.place
+    drafts = Drafts()
+    path = real(place.file)
+    drafts.text(path)
+    for group in groups:
+        drafts.take(drafts.after(row for row in group.fix.actions if isinstance(row, Edit)))
+    text = drafts.text(path)
+    wanted = drafts.now_at(path, place.line)
+    for row in shell.commands(text):
+        if row[0].line <= (wanted or 1) <= row[-1].line:
+            said = [text[token.start : token.end] for token in row]
+            return " ".join(said[1:] if said[0] == "exec" else said)
+    raise Refused(f"{place.file}: the command no longer stands in line {place.line}")
 
 
 def _on_command_line(edit: Edit) -> Edit:

@@ -98,9 +98,8 @@ def _of(action: AnyAction) -> list[str]:
             return [action.text]
 
 
-def command_of(drafts: Drafts, variables: Sequence[SetVariable]) -> str:
-    """The command line with what the fixes change before it and in it."""
-    text = drafts.text(COMMAND_LINE)
+def command_of(line: str, variables: Sequence[SetVariable]) -> str:
+    """A command line with the variables that fixes change before it."""
     words = [f"{row.name}={shlex.quote(row.value)}" for row in variables if row.value is not None]
     gone = [word for row in variables if row.value is None for word in ("-u", row.name)]
-    return " ".join([*(("env", *gone) if gone else ()), *words, text])
+    return " ".join([*(("env", *gone) if gone else ()), *words, line])

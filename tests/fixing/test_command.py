@@ -150,8 +150,24 @@ def test_the_corrected_command_line(run: Run) -> None:
 
 def test_the_command_line_of_a_file(run: Run) -> None:
     made = run("fix", "start.sh", *SELECT, "--unsafe", "--emit", "command")
-    assert made.stdout.startswith("env -u VLLM_USE_V1 vllm serve Qwen/Qwen3-8B --enable-prefix-")
-    assert "--swap-space" not in made.stdout
+    assert made.stdout == (
+        "env -u VLLM_USE_V1 vllm serve Qwen/Qwen3-8B --enable-prefix-caching "
+        "--api-key sk-abcdefghijklmnopqrstuvwxyz --port 8000\n"
+    )
+
+
+def test_the_corrected_docker_run(run: Run) -> None:
+    (run.home / "run.sh").write_text(
+        "# ours\nIMAGE=vllm/vllm-openai:v0.10.2\n"
+        "docker run --rm --gpus all -e HF_TOKEN=$HF_TOKEN \\\n"
+        "  -p 127.0.0.1:8000:8000 -v hf:/root/.cache/huggingface \\\n"
+        "  $IMAGE --model Qwen/Qwen3-8B -tp 2\n"
+    )
+    made = run("fix", "run.sh", "--select", "manifest-shm-small", "--emit", "command")
+    assert made.stdout == (
+        "docker run --shm-size 1g --rm --gpus all -e HF_TOKEN=$HF_TOKEN -p 127.0.0.1:8000:8000 "
+        "-v hf:/root/.cache/huggingface $IMAGE --model Qwen/Qwen3-8B -tp 2\n"
+    )
 
 
 def test_a_report_names_the_findings(run: Run) -> None:
