@@ -148,7 +148,7 @@ def set_field(
     return (
         Edit(
             text=_said(container.place, text),
-            file=container.place.file,
+            file=_file(launch, container.place),
             format="yaml",
             what="key",
             do="remove" if value is None else do,
@@ -204,7 +204,7 @@ def _option(
 ) -> Edit:
     return Edit(
         text=_said(place, text),
-        file=place.file,
+        file=_file(launch, place),
         format=format_of(launch, place),
         what="option",
         old=old,
@@ -226,7 +226,7 @@ def _variable(
 ) -> Edit:
     return Edit(
         text=_said(place, text),
-        file=place.file,
+        file=_file(launch, place),
         format=format_of(launch, place),
         what="variable",
         do="remove" if value is None else "set",
@@ -242,7 +242,7 @@ def _key(launch: Launch, keyword: Keyword, do: Any, value: str | None, text: str
     python = keyword in launch.keywords
     return Edit(
         text=_said(keyword.place, text),
-        file=keyword.place.file,
+        file=_file(launch, keyword.place),
         format="python" if python else format_of(launch, keyword.place),
         what="keyword" if python else "key",
         do=do,
@@ -275,6 +275,14 @@ def _python(launch: Launch, name: str, value: Any) -> tuple[AnyAction, ...]:
 def _literal(launch: Launch, place: Place, value: Any) -> str:
     value = True if value is None else value
     return repr(value) if format_of(launch, place) == "python" else json.dumps(value)
+
+
+def _file(launch: Launch, place: Place) -> str:
+    """The file of a place; one that a launch names lies beside the file that names it."""
+    own = launch.place.file
+    if place.file in (own, COMMAND_LINE) or own == COMMAND_LINE:
+        return place.file
+    return os.path.join(os.path.dirname(own), os.path.expanduser(place.file))
 
 
 def _said(place: Place, text: str) -> str:

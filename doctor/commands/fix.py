@@ -271,7 +271,7 @@ def _show(session: Session, groups: Sequence[Group], format: str, output: str | 
         emit(session.report(), format, output)
         return
     found = session.findings()
-    lines = list(show.plan(groups, session.drafts(), WIDTH))
+    lines, counts = show.plan(groups, session.drafts(), WIDTH)
     without = [finding for finding in found if not finding.fixes]
     if not found:
         lines = ["nothing to fix was found"]
@@ -281,7 +281,7 @@ def _show(session: Session, groups: Sequence[Group], format: str, output: str | 
     elif without:
         ids = ", ".join(dict.fromkeys(finding.check for finding in without))
         lines += [f"no fix is known for {ids}", ""]
-    _print([*lines, *show.counts(groups)], output)
+    _print([*lines, *counts], output)
 
 
 def _emit(session: Session, groups: Sequence[Group], kind: str, output: str | None) -> None:
@@ -352,7 +352,7 @@ def _one(number: int, group: Group, applying: Applying, yes: bool, drafts: Draft
     from infer_doctor.fixing.files import Refused
 
     if not yes:
-        _print([*show.head(number, group, WIDTH), *show.body(group, drafts)], None)
+        _print([*show.head(number, group, WIDTH), *show.body(group, drafts)[0]], None)
         try:
             looked = applying.look(group)
         except Refused as error:

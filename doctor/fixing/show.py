@@ -25,14 +25,26 @@ INDENT = " " * 4
 KEYS = ("credentials", "key", "token")
 
 
-def plan(groups: Sequence[Group], drafts: Drafts, width: int) -> Iterator[str]:
-    """Every group with its exact preview; drafts go on from group to group."""
+def plan(groups: Sequence[Group], drafts: Drafts, width: int) -> tuple[list[str], list[str]]:
+    """Every group with its exact preview, and the counts; drafts go on from group to group."""
+    lines: list[str] = []
+    able = []
     for number, group in enumerate(groups, 1):
-        yield from head(number, group, width)
-        yield from body(group, drafts)
-        for other in group.others:
-            yield from _wrap(_alternative(other), width)
-        yield ""
+        shown, why = body(group, drafts)
+        lines += [*head(number, group, width), *shown, *_after(group, width)]
+        if why is None:
+            able.append(group)
+    tail = list(counts(able))
+    if len(able) < len(groups):
+        tail.append(f"{len(groups) - len(able)} cannot be done as the files are now")
+    return lines, tail
+
+
+def _after(group: Group, width: int) -> Iterator[str]:
+    """The alternatives."""
+    for other in group.others:
+        yield from _wrap(_alternative(other), width)
+    yield ""
 
 
 def _alternative(fix: Fix) -> str:
@@ -60,15 +72,17 @@ def head(number: int, group: Group, width: int) -> Iterator[str]:
         yield from _wrap(f"note: {fix.why}", width)
 
 
-def body(group: Group, drafts: Drafts) -> list[str]:
+def body(group: Group, drafts: Drafts) -> tuple[list[str], str | None]:
     """The exact preview, or why there is none."""
+    why = None
     try:
         lines = preview(group.fix.actions, drafts)
         if group.state == "ready":
             drafts.take(drafts.after(_edits(group)))
     except Refused as error:
+        why = str(error)
         lines = [f"cannot be done: {error}"]
-    return [f"{INDENT}  {line}" for line in lines]
+    return [f"{INDENT}  {line}" for line in lines], why
 
 
 def _edits(group: Group) -> list[Edit]:

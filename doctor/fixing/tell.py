@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infer_doctor.fixing.journal import Run
+from infer_doctor.fixing.journal import Record, Run
 from infer_doctor.fixing.undo import SPOKEN, states
 
 
@@ -24,9 +24,9 @@ def told(run: Run) -> Iterator[str]:
             result = results.get(step["fix"])
             yield f"      {step['title']}" + (f": {result['result']}" if result else "")
         if step["n"] in run.undone:
-            yield f"        taken back: {step['text']}"
+            yield f"        taken back: {_text(step)}"
     for step, state in states(run):
-        yield f"        {SPOKEN[state]}: {step['text']}"
+        yield f"        {SPOKEN[state]}: {_text(step)}"
 
 
 def stopped(run: Run) -> Iterator[str]:
@@ -36,8 +36,14 @@ def stopped(run: Run) -> Iterator[str]:
     yield f"run {run.id} of {run.at} was stopped before its end; found now:"
     found = states(run)
     for step, state in found:
-        yield f"  {SPOKEN[state]}: {step['text']}"
+        yield f"  {SPOKEN[state]}: {_text(step)}"
     if not found:
         yield "  nothing was changed"
     elif any(state in ("new", "half") for _, state in found):
         yield f"  `infer-doctor undo {run.id}` brings back what was before"
+
+
+def _text(step: Record) -> str:
+    """What a step does, with the whole path of its file."""
+    text, path = str(step["text"]), str(step.get("path", ""))
+    return text if path in text else f"{path}: {text}"

@@ -238,8 +238,9 @@ def test_a_run_that_was_killed_is_told(run: Run) -> None:
     trace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=rename"]
     inject = ["-e", "inject=rename:signal=KILL:when=4"]
     words = [*trace, *inject, COMMAND, "fix", "start.sh", "b.sh", *SELECT, "--apply", "--yes"]
+    quiet = {**run.environment(), "PYTHONDONTWRITEBYTECODE": "1"}  # Python renames its own
     try:
-        subprocess.run(words, env=run.environment(), cwd=run.home, capture_output=True)
+        subprocess.run(words, env=quiet, cwd=run.home, capture_output=True)
     except FileNotFoundError:
         pytest.skip("needs strace")
     told = run("fix", "start.sh", "b.sh", *SELECT)
@@ -249,3 +250,18 @@ def test_a_run_that_was_killed_is_told(run: Run) -> None:
     assert (run.home / "start.sh").read_text() == SCRIPT
     assert (run.home / "b.sh").read_text() == SCRIPT
     assert "was stopped" not in run("fix", "start.sh", *SELECT).stderr
+
+
+def test_files_that_a_launch_names(run: Run) -> None:
+    """They lie beside the launch, wherever the command is called."""
+    folder = run.home / "sub"
+    folder.mkdir()
+    (folder / "start.sh").write_text("vllm serve Qwen/Qwen3-8B --config conf.yaml\n")
+    conf = "# engine\nport: 8000\nswap-space: 4   # old\n"
+    (folder / "conf.yaml").write_text(conf)
+    done = run("fix", "sub/start.sh", "--select", "launch-argument-*", "--apply", "--yes")
+    assert done.stdout.startswith("cured: "), done.stdout
+    assert (folder / "conf.yaml").read_text() == "# engine\nport: 8000\n"
+    assert f"{folder}/conf.yaml" in run("history").stdout
+    run("undo", "--yes")
+    assert (folder / "conf.yaml").read_text() == conf
