@@ -135,9 +135,8 @@ def write_pages(folder: Path) -> None:
     (folder / "recipes.md").write_text(recipes(), encoding="utf-8")
     (folder / "report.md").write_text(report_page(), encoding="utf-8")
     shutil.copy(DOCS / "report.schema.json", folder)
-    shutil.copy(DOCS / "architecture.md", folder)
-    shutil.copy(DOCS / "memory-plan.md", folder)
-    shutil.copy(DOCS / "index.md", folder)
+    for page in DOCS.glob("*.md"):
+        shutil.copy(page, folder)
 
 
 class _Count(logging.Handler):
@@ -179,6 +178,8 @@ def build(output: Path) -> list[str]:
                         {"Start": "index.md"},
                         {"Recipes": "recipes.md"},
                         {"Memory plan": "memory-plan.md"},
+                        {"Fixes": "fixes.md"},
+                        {"Log signatures": "log-signatures.md"},
                         {"Report": "report.md"},
                         {"Settings": "configuration.md"},
                         {"Checks": "checks/index.md"},
