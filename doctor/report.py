@@ -43,6 +43,7 @@ AREAS = (
     "nccl",
     "torch",
     "engine",
+    "trt",
     "env",
     "toolchain",
     "host",

@@ -35,7 +35,13 @@ PIPE_S = 20.0
 """Seconds that a writer into a pipe may be silent, as long as a whole report may take."""
 
 MODEL_FILE = re.compile(r"config\.json|params\.json|.+\.safetensors|.+\.gguf|adapter_config\.json")
-ENGINE_FILE = re.compile(r"rank\d+\.engine")
+ENGINE_FILE = re.compile(r"(?:.+_)?rank\d+\.engine")
+CHECKPOINT_FILE = re.compile(r"rank\d+\.safetensors")
+ENGINE_KEYS = ('"pretrained_config"', '"builder_config"')
+TRITON_CONFIG = "config.pbtxt"
+TRITON_LIMIT = 256
+"""Models of a repository that are looked at."""
+
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 FILE_NAME = re.compile(
     r"\.(?:ya?ml|json|sh|py|txt|log|service|env|toml|cfg|conf|md|xml|zip|gz)$", re.I
@@ -178,13 +184,15 @@ class Found:
 def look(target: str) -> Found:
     """What a target is; raises NoTarget."""
     if target != STANDARD_INPUT:
+        if os.path.basename(target) == TRITON_CONFIG and os.path.isfile(target):
+            target = os.path.dirname(os.path.dirname(os.path.abspath(target)))
         if (words := _model(target)) is not None:
             launch = replace(read_command(words, place=Place(file=target)), name=target)
             return Found(target=target, launches=(launch,))
         if os.path.isdir(target):
             raise NoTarget(
-                f"{target}: is a folder without a model (config.json, *.safetensors, *.gguf) or "
-                "TensorRT-LLM engine (rank0.engine)"
+                f"{target}: is a folder without a model (config.json, *.safetensors, *.gguf), "
+                "TensorRT-LLM engine (rank0.engine) or model repository of Triton (config.pbtxt)"
             )
     if LOG_NAME.search(target):
         return _log(target)
@@ -264,8 +272,12 @@ def _model(target: str) -> list[str] | None:
             names = os.listdir(target)
         except OSError as error:
             raise NoTarget(f"{target}: {error.strerror}") from None
-        if any(ENGINE_FILE.fullmatch(name) for name in names):
+        if any(ENGINE_FILE.fullmatch(name) for name in names) or _is_engine(target, names):
             return ["trtllm-serve", target]
+        if any(CHECKPOINT_FILE.fullmatch(name) for name in names):
+            return ["trtllm-build", "--checkpoint_dir", target]
+        if _is_triton(target, names):
+            return ["tritonserver", "--model-repository", target]
         if any(MODEL_FILE.fullmatch(name) for name in names):
             return ["vllm", "serve", target]
         return None
@@ -274,6 +286,23 @@ def _model(target: str) -> list[str] | None:
         if not os.path.isdir(folder) and not FILE_NAME.search(target):
             return ["vllm", "serve", target]
     return None
+
+
+def _is_engine(target: str, names: Sequence[str]) -> bool:
+    """The folder of a TensorRT-LLM engine whose plans are missing: its config.json tells it."""
+    if "config.json" not in names or any(name.endswith(".safetensors") for name in names):
+        return False
+    try:
+        text = beside(os.path.join(target, "config.json"))("config.json")
+    except Unavailable:
+        return False
+    return any(key in text for key in ENGINE_KEYS)
+
+
+def _is_triton(target: str, names: Sequence[str]) -> bool:
+    """A model repository of Triton: folders with a config.pbtxt."""
+    folders = (os.path.join(target, name, TRITON_CONFIG) for name in names[:TRITON_LIMIT])
+    return any(os.path.isfile(path) for path in folders)
 
 
 def _is_snapshot(text: str) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
-from infer_doctor.host import Host, Unavailable
+from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.models import hub
 from infer_doctor.models.files import ModelFile, ModelFiles, Tensor, WeightIndex
@@ -17,6 +18,8 @@ from infer_doctor.models.gguf import gguf_of
 from infer_doctor.registry import probe
 
 __all__ = ["ModelFile", "ModelFiles", "Tensor", "WeightIndex", "model_files"]
+
+TRTLLM_FILE = re.compile(r".*rank\d+\.(?:engine|safetensors)")
 
 PARTIAL_LIMIT = 50
 """Unfinished downloads that are looked at."""
@@ -51,11 +54,14 @@ def read_model(
     elsewhere = launch is not None and launch.machine == "another"
     own = dict(environ.variables) if environ is not None else {}
     variables = own if elsewhere else {**own, **launch_variables(launch)}
-    path = _local_path(host, launch, name, variables)
+    path = local_path(host, launch, name, variables)
     if path is not None and (found := host.stat(path)) is not None:
         if found["kind"] == "file":
             return _gguf(host, name, path, elsewhere)
-        return from_folders(name, {path: _ask(host, path)}, "folder", elsewhere)
+        answer = _ask(host, path)
+        if options.engine == "tensorrt-llm" and _is_trtllm(answer):
+            raise Absent(f"{name} is an engine or checkpoint of TensorRT-LLM")
+        return from_folders(name, {path: answer}, "folder", elsewhere)
     if not hub.is_repository(name) or name.endswith(".gguf"):
         looks_local = name.startswith(("/", "~", "."))
         gaps = (f"{name}: a path of another machine",) if elsewhere else ()
@@ -90,7 +96,7 @@ def launch_variables(launch: Launch | None) -> dict[str, str]:
     return found
 
 
-def _local_path(
+def local_path(
     host: Host, launch: Launch | None, name: str, variables: Mapping[str, str]
 ) -> str | None:
     """The path that the name is when it is one; through the mounts of a container."""
@@ -112,6 +118,16 @@ def _local_path(
                 folder = hub.join(hub.join(own, base), folder)
             return hub.join(folder, rest) if rest else folder
     return None
+
+
+def _is_trtllm(answer: Mapping[str, Any]) -> bool:
+    """trt_engine reads such a folder; see trtllm/folder.py."""
+    config = answer["json"].get("config.json", {})
+    files = answer["files"]
+    marks = ("pretrained_config", "build_config", "builder_config")
+    return any(mark in config for mark in marks) or any(
+        TRTLLM_FILE.fullmatch(name) for name in files
+    )
 
 
 def _gguf(host: Host, name: str, path: str, elsewhere: bool) -> ModelFiles:

@@ -15,6 +15,7 @@ from typing import Any
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.engine_options import EngineOptions, EngineQuestion
+from infer_doctor.facts.trt_release import TrtRelease
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch
@@ -104,13 +105,36 @@ def vllm_table(
 
 
 @probe
-def engine_options(launch: Launch, table: VllmTable) -> EngineOptions:
-    """Read the launch as that version does."""
+def engine_options(
+    launch: Launch,
+    table: VllmTable | None,
+    trtllm: TrtRelease | None = None,
+    question: EngineQuestion | None = None,
+) -> EngineOptions:
+    """Read the launch as the version that will run does."""
+    if launch.engine is None:
+        raise Absent("the launch starts no engine that is known")
+    if question is not None and question.name != launch.engine:
+        raise Absent(f"--engine asks for {question.name}")
+    if launch.engine == "tensorrt-llm":
+        return _trtllm_options(launch, trtllm)
+    if table is None:
+        raise Unavailable("the version of the installed vLLM is not known")
     if launch.entry not in SERVERS:
         raise Unavailable(f"the arguments of `vllm {launch.entry}` are not in the catalogue")
     from infer_doctor.vllm_arguments.options import options_of
 
     return options_of(launch, table_of(table), table.basis, exact=table.exact)
+
+
+def _trtllm_options(launch: Launch, release: TrtRelease | None) -> EngineOptions:
+    from infer_doctor.trtllm.options import ENTRIES, options_of
+
+    if launch.entry not in ENTRIES:
+        raise Absent(f"{launch.entry} takes its settings from elsewhere than its command line")
+    if release is None:
+        raise Unavailable("which TensorRT-LLM will run is not known")
+    return options_of(launch, release.version, release.basis, exact=release.known)
 
 
 def table_of(fact: VllmTable) -> Any:

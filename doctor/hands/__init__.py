@@ -36,6 +36,8 @@ VERSIONS = {
     "self": 1,
     "space": 1,
     "stat": 1,
+    "triton_repository": 1,
+    "trt_folder": 1,
     "vllm_arguments": 1,
     "vllm_digest": 1,
     "which": 1,

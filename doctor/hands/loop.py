@@ -46,6 +46,8 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "self": system.own,
         "space": files.space,
         "stat": files.stat,
+        "triton_repository": _of_trtllm("triton_repository"),
+        "trt_folder": _of_trtllm("trt_folder"),
         "vllm_arguments": _of_vllm("vllm_arguments"),
         "vllm_digest": _of_vllm("vllm_digest"),
         "which": files.which,
@@ -101,6 +103,16 @@ def _of_libraries(name: str) -> Callable[..., Json]:
         from . import libraries
 
         answer: Json = getattr(libraries, name)(**arguments)
+        return answer
+
+    return ask
+
+
+def _of_trtllm(name: str) -> Callable[..., Json]:
+    def ask(path: str) -> Json:
+        from . import trtllm
+
+        answer: Json = getattr(trtllm, name)(path)
         return answer
 
     return ask

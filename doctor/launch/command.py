@@ -27,8 +27,10 @@ ENGINES: Mapping[str, Engine] = {
     "trtllm-bench": "tensorrt-llm",
     "trtllm-build": "tensorrt-llm",
     "trtllm-eval": "tensorrt-llm",
+    "tritonserver": "tensorrt-llm",
+    "launch_triton_server.py": "tensorrt-llm",
 }
-"""Program -> engine."""
+"""Program -> engine. Triton has other backends too: facts/triton.py looks into the repository."""
 
 MODULES: Mapping[str, tuple[Engine, str]] = {
     "vllm.entrypoints.openai.api_server": ("vllm", "api_server"),
@@ -336,13 +338,23 @@ def _nested(
         return []
     if rest[0].unknown is not None and not rest[0].text.strip().count(" "):
         return [_launch(start, around, rest[0].place, environment)]
-    found = []
+    from infer_doctor.launch.installs import requirements
+
+    found: list[Launch] = []
+    installs: list[Word] = []
     for command in commands(
         rest[0].text, rest[0].place, given=known, arguments=rest[1:], read=around.read
     ):
         inner = replace(around, folder=command.folder or around.folder)
-        found += launches(command.words, inner, command.environment, depth + 1)
+        installs += requirements(command.words)
+        started = launches(command.words, inner, command.environment, depth + 1)
+        found += [with_installs(row, installs) for row in started]
     return found
+
+
+def with_installs(launch: Launch, installs: Sequence[Word]) -> Launch:
+    """The launch with what pip installs before it."""
+    return replace(launch, installs=(*installs, *launch.installs)) if installs else launch
 
 
 def _launch(start: Start, around: Around, place: Place, environment: Sequence[Variable]) -> Launch:

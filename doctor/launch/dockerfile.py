@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infer_doctor.frozen import frozen
-from infer_doctor.launch.command import Around, launches
+from infer_doctor.launch.command import Around, launches, with_installs
 from infer_doctor.launch.docker_run import docker_probe
 from infer_doctor.launch.images import entrypoint
 from infer_doctor.launch.model import Container, HealthProbe, Launch, Place, Port, Variable, Word
@@ -71,6 +71,7 @@ class _Stage:
     folder: str | None = None
     ports: tuple[Port, ...] = ()
     probes: tuple[HealthProbe, ...] = ()
+    installs: tuple[Word, ...] = ()
 
 
 def read(text: str, file: str) -> list[Launch]:
@@ -118,6 +119,13 @@ def _changed(
         return replace(stage, arguments=(*stage.arguments, (key, default)))
     if word == "USER":
         return replace(stage, user=_put_in(rest, known)[0])
+    if word == "RUN" and "pip" in rest:
+        from infer_doctor.launch.installs import of_commands
+        from infer_doctor.launch.shell import commands
+
+        text = re.sub(r"^(--\S+\s+)*", "", rest)
+        more = of_commands(row.words for row in commands(text, place))
+        return replace(stage, installs=(*stage.installs, *more))
     if word == "WORKDIR":
         return replace(stage, folder=_put_in(rest, known)[0])
     if word == "EXPOSE":
@@ -208,7 +216,7 @@ def _launches(stage: _Stage, file: str) -> list[Launch]:
         name=file, kind="dockerfile", machine="another", container=container, folder=stage.folder
     )
     found = launches(words, around, stage.environment)
-    found = [row for row in found if row.engine is not None]
+    found = [with_installs(row, stage.installs) for row in found if row.engine is not None]
     if len(found) > 1:
         return [replace(row, name=f"{file}:{row.place.line}") for row in found]
     return found

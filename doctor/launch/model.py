@@ -197,6 +197,10 @@ class Launch:
     place: Place
     program: tuple[Word, ...] = ()
     """What stands before the engine's own words: "mpirun -n 2", "python -m vllm...", "vllm serve"."""
+    origin: str | None = None
+    """Of a Python call: what is called, such as "tensorrt_llm._tensorrt_engine.LLM"."""
+    at_import: bool = False
+    """Of a Python call: it runs whenever the file is imported, also by a process that is spawned."""
     executable: str | None = None
     """The program itself, without what wraps it: "vllm", "/opt/venv/bin/python"."""
     words: tuple[Word, ...] = ()
@@ -205,6 +209,8 @@ class Launch:
     """The keys of the file that --config (vLLM) or --extra_llm_api_options (TensorRT-LLM) names."""
     keywords: tuple[Keyword, ...] = ()
     """Of a Python call; positional ones have the name of their parameter where it is known."""
+    installs: tuple[Word, ...] = ()
+    """What `pip install` lines of the same script or image install before."""
     environment: tuple[Variable, ...] = ()
     """In the order written: the last one of a name counts."""
     container: Container | None = None

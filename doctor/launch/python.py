@@ -35,6 +35,7 @@ ENTRIES = {
     "tensorrt_llm.hlapi.LLM": ("tensorrt-llm", "LLM"),
     "tensorrt_llm._torch.LLM": ("tensorrt-llm", "LLM"),
     "tensorrt_llm._tensorrt_engine.LLM": ("tensorrt-llm", "LLM"),
+    "tensorrt_llm.TRTLLMEngine": ("tensorrt-llm", "LLM"),  # advice that circulates: never existed
 }
 """What is called -> engine and entry (vLLM 0.6 to 0.33, TensorRT-LLM 0.12 to 1.2)."""
 
@@ -101,7 +102,8 @@ def _engine(
     source: Source, node: ast.Call, file: str, environment: tuple[Variable, ...]
 ) -> Launch | None:
     """LLM(...) and the like as a Launch."""
-    found = ENTRIES.get(_origin(source, node.func) or "")
+    origin = _origin(source, node.func)
+    found = ENTRIES.get(origin or "")
     if found is None:
         return None
     engine, entry = found
@@ -114,10 +116,21 @@ def _engine(
         machine="local",
         engine="vllm" if engine == "vllm" else "tensorrt-llm",
         entry=entry,
+        origin=origin,
+        at_import=_at_import(source, node),
         place=place,
         keywords=tuple(keywords),
         environment=environment,
         gaps=tuple(gaps),
+    )
+
+
+def _at_import(source: Source, node: ast.AST) -> bool:
+    """Whether a call runs when the file is imported: in no function and behind no main guard."""
+    return not any(
+        isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        or (isinstance(parent, ast.If) and "__main__" in ast.dump(parent.test))
+        for parent, _ in source.up(node)
     )
 
 

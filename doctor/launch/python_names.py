@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator
 
 from infer_doctor.catalog.exports import EXPORTS, MODULES, USUAL
+from infer_doctor.catalog.trtllm_options import NEVER
 from infer_doctor.facts.client_code import BadName
 from infer_doctor.launch.python_values import Source
 
@@ -14,10 +15,9 @@ from infer_doctor.launch.python_values import Source
 def bad_names(source: Source) -> Iterator[BadName]:
     """First what is imported and does not exist, then what is used and not imported."""
     for node, alias in source.imports:
-        if not isinstance(node, ast.ImportFrom) or node.level or node.module not in EXPORTS:
+        if not isinstance(node, ast.ImportFrom) or node.level or node.module is None:
             continue
-        known = EXPORTS[node.module] | MODULES[node.module]
-        if alias.name != "*" and alias.name not in known and not _guarded(source, node):
+        if _unknown(node.module, alias.name) and not _guarded(source, node):
             yield BadName(
                 name=alias.name,
                 package=node.module,
@@ -46,6 +46,13 @@ def bad_names(source: Source) -> Iterator[BadName]:
             place=source.place(used),
             excerpt=source.excerpt(used),
         )
+
+
+def _unknown(module: str, name: str) -> bool:
+    """Of TensorRT-LLM, whose exports are not all known, only names that are surely wrong."""
+    if module == "tensorrt_llm":
+        return name in NEVER
+    return module in EXPORTS and name != "*" and name not in EXPORTS[module] | MODULES[module]
 
 
 def _guarded(source: Source, node: ast.AST) -> bool:

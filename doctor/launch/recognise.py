@@ -23,7 +23,7 @@ PYTHON_LINE = re.compile(
 SHELL_START = re.compile(r"#!.*\b(?:ba|da|z|k|a)?sh\b")
 PYTHON_START = re.compile(r"#!.*\bpython")
 ENGINE_WORD = re.compile(
-    r"(?:^|[\s/\"'=(;&|])(?:vllm|trtllm-[a-z]+)\s|vllm\.entrypoints|vllm-openai|tensorrt_llm\.commands"
+    r"(?:^|[\s/\"'=(;&|])(?:vllm|trtllm-[a-z]+|tritonserver)\s|vllm\.entrypoints|vllm-openai|tensorrt_llm\.commands"
 )
 YAML_LINE = re.compile(r"^(?:---|%YAML|[\"']?[A-Za-z_][\w.-]*[\"']?:(?:\s|$)|- )", re.M)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from infer_doctor.launch.command import Around, launches
-from infer_doctor.launch.model import Launch, Place
+from infer_doctor.launch.command import Around, launches, with_installs
+from infer_doctor.launch.installs import requirements
+from infer_doctor.launch.model import Launch, Place, Word
 
 LIMIT = 1 << 20
 """Characters; a script that a person wrote is smaller."""
@@ -17,6 +18,7 @@ def read(text: str, file: str, beside: Callable[[str], str] | None = None) -> li
     from infer_doctor.launch.shell import commands
 
     found: list[Launch] = []
+    installs: list[Word] = []
     for command in commands(text, Place(file=file, line=1), read=beside):
         around = Around(
             name=file,
@@ -26,8 +28,9 @@ def read(text: str, file: str, beside: Callable[[str], str] | None = None) -> li
             gaps=command.gaps,
             read=beside,
         )
+        installs += requirements(command.words)
         found += [
-            row
+            with_installs(row, installs)
             for row in launches(command.words, around, command.environment)
             if row.engine is not None
         ]

@@ -23,6 +23,7 @@ GATED = "the model is behind a licence and the file sets no token; who logged in
 JUSTIFIED: dict[tuple[str, str], str] = {
     ("serve-tensor-parallel.sh", "launch-hub-token-missing"): GATED,
     ("vllm-config-parallel.yaml", "launch-hub-token-missing"): GATED,
+    ("trtllm-mpi.sh", "launch-hub-token-missing"): GATED,
 }
 """(file, check) of a warning -> why it is right."""
 

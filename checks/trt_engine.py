@@ -1,0 +1,414 @@
+"""Engine folders of TensorRT-LLM: whole, of the version that reads them, loadable at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infer_doctor.catalog.trtllm_releases import (
+    CURRENT_FORM_SINCE,
+    numbers,
+    release_of,
+    same_tensorrt,
+)
+from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.engine_options import EngineOptions
+from infer_doctor.facts.trt_engine import TrtEngine
+from infer_doctor.facts.trt_release import TrtRelease
+from infer_doctor.fixes.launching import set_option
+from infer_doctor.fixes.trtllm import (
+    advise,
+    fixes_of_ranks,
+    rebuild,
+    same_version,
+    serve_checkpoint,
+)
+from infer_doctor.host import Unavailable
+from infer_doctor.launch.model import Launch
+from infer_doctor.model import Confidence, Evidence, Finding, Fix
+from infer_doctor.registry import check
+from infer_doctor.trtllm import judge
+from infer_doctor.trtllm.folder import RankFile
+from infer_doctor.units import gib, plural
+
+SMALLER = 0.9
+"""Ranks of one pipeline stage hold equal shares, so their plans differ by less than a hundredth; below
+this share of the largest a copy or download broke off."""
+
+CONFIG = "config.json"
+
+
+def require_engine(engine: TrtEngine) -> None:
+    """Checkpoints are no engines."""
+    if engine.kind != "engine":
+        raise NotApplicable(f"{engine.path} is a checkpoint, no engine")
+
+
+@check("trt-engine-config-broken", severity="error", category="trt_engine_mismatch", since="0.3")
+def config_broken(engine: TrtEngine) -> Iterator[Finding]:
+    """The engine or checkpoint folder has no config.json that can be read.
+
+    ## Why it matters
+    Every runtime reads config.json first: "File does not exist", "[json.exception...] key not
+    found", or the folder is taken for a Hugging Face model.
+
+    ## How it decides
+    A folder with rank files whose config.json is missing, empty, or no JSON object
+    (cpp/tensorrt_llm/runtime/gptJsonConfig.cpp:585 and :340 of 0.14). Only rank 0 writes it, so a
+    build that stopped there leaves plans alone.
+
+    ## Fix safety
+    Manual: copy it from where the engine was built, or build again.
+    """
+    if engine.form != "none":
+        return
+    why = engine.broken.get(CONFIG, "is not there")
+    yield Finding(
+        about=engine.path,
+        message=f"{engine.path} has {plural(len(engine.ranks), 'rank file')}, but its {CONFIG} {why}",
+        evidence=(Evidence(source=engine.config_path, excerpt=why),),
+        fixes=(
+            advise(
+                "copy-engine-config",
+                f"Copy {CONFIG} from the folder that trtllm-build wrote, or build again",
+            ),
+        ),
+    )
+
+
+@check("trt-engine-form-old", severity="error", category="trt_engine_mismatch", since="0.3")
+def form_old(engine: TrtEngine, release: TrtRelease) -> Iterator[Finding]:
+    """The engine has the form of before 0.8.
+
+    ## Why it matters
+    Releases since 0.8 look for `version`, `pretrained_config` and `build_config`; the Python side ends
+    with a KeyError, and TensorRT refuses the plan anyway.
+
+    ## How it decides
+    config.json has `builder_config` instead (gptJsonConfig.cpp:340 of 0.14), and the TensorRT-LLM that
+    will run is 0.8 or later.
+
+    ## Fix safety
+    Manual: build again.
+    """
+    require_engine(engine)
+    if engine.form != "old":
+        return
+    version = numbers(release.version)
+    if version is None:
+        raise Unavailable(release.basis)
+    if version < CURRENT_FORM_SINCE:
+        return
+    yield Finding(
+        about=engine.path,
+        message=f"config.json of {engine.path} has builder_config, the form of before 0.8; "
+        f"TensorRT-LLM {release.version} reads pretrained_config and build_config",
+        evidence=(judge.of_config(engine, "builder_config"), judge.of_release(release)),
+        fixes=(rebuild(engine, f"Build the engine again with TensorRT-LLM {release.version}"),),
+    )
+
+
+@check("trt-ranks-missing", severity="error", category="trt_engine_mismatch", since="0.3")
+def ranks_missing(engine: TrtEngine) -> Iterator[Finding]:
+    """Files of some ranks are not in the engine or checkpoint folder, or are empty.
+
+    ## Why it matters
+    The rank whose file is missing ends with "Error opening engine file", and the others wait for it
+    until somebody kills them.
+
+    ## How it decides
+    config.json names tp_size x pp_size x cp_size ranks; rank0 to the last must be there with more
+    than 0 bytes. Ranks beyond them are left over from another build and told too.
+
+    ## Fix safety
+    Manual: copy them, or build again.
+    """
+    world = engine.world_size
+    if world is None:
+        if engine.form == "none":
+            raise Unavailable(f"{engine.config_path} cannot be read, so the ranks are not known")
+        world = 1
+    if engine.kind == "checkpoint" and not engine.ranks:
+        return  # a config alone: trtllm-build --model_config takes it
+    there = {row.rank: row for row in engine.ranks}
+    ending = "engine" if engine.kind == "engine" else "safetensors"
+    gone = [rank for rank in range(world) if rank not in there]
+    empty = [row.rank for row in engine.ranks if row.size == 0 and row.rank < world]
+    more = [rank for rank in sorted(there) if rank >= world]
+    said = judge.of_config(engine, _sizes(engine))
+    for ranks, words in ((gone, "not there"), (empty, "empty")):
+        if ranks:
+            files = (
+                f"rank {judge.numbers(ranks)}"
+                if len(ranks) == 1
+                else (f"ranks {judge.numbers(ranks)}")
+            )
+            yield Finding(
+                about=f"{engine.path} {words}",
+                message=f"{engine.path} is for {plural(world, 'rank')} ({_sizes(engine)}), but the "
+                f".{ending} of {files} {'is' if len(ranks) == 1 else 'are'} {words}",
+                evidence=(said, *_listed(engine)),
+                fixes=fixes_of_ranks(engine, world),
+            )
+    if more and not gone:
+        yield Finding(
+            about=f"{engine.path} more",
+            severity="warning",
+            confidence="likely",
+            message=f"{engine.path} is for {plural(world, 'rank')} ({_sizes(engine)}), but holds "
+            f"files of {plural(len(more), 'rank')} more: config.json is of another build",
+            evidence=(said, *_listed(engine)),
+        )
+
+
+@check("trt-ranks-differ", severity="error", category="trt_engine_mismatch", since="0.3")
+def ranks_differ(engine: TrtEngine) -> Iterator[Finding]:
+    """The rank files of an engine are not of one build, or one of them is cut off or no plan.
+
+    ## Why it matters
+    Deserialising fails on one rank and the others hang; the message ("Failed to deserialize cuda
+    engine") names no file.
+
+    ## How it decides
+    Plans of the ranks of one pipeline stage are equally large; one below nine tenths of the largest
+    was cut off. Each begins with the tag "ftrt" and names the TensorRT that wrote it in bytes 24 to
+    27 (NVIDIA/TensorRT, samples/common/sampleEngines.cpp): one without the tag is no plan (a Git LFS
+    pointer, an error page), and two versions are two builds. Nothing else of the files is read.
+
+    ## Fix safety
+    Manual: copy again, or build again.
+    """
+    rows = [row for row in engine.ranks if row.size]
+    if not rows:
+        raise NotApplicable(f"{engine.path} holds no rank files")
+    if engine.kind == "engine":
+        for row in rows:
+            if not row.is_plan:
+                yield Finding(
+                    about=f"{engine.path} {row.name}",
+                    confidence="likely",
+                    message=f"{row.name} ({_bytes(row.size)}) does not begin as a TensorRT plan does "
+                    "(ftrt)",
+                    evidence=(_file(engine, row),),
+                    fixes=fixes_of_ranks(engine, len(rows)),
+                )
+        written = sorted({row.plan for row in rows if row.plan is not None})
+        if len(written) > 1:
+            yield Finding(
+                about=f"{engine.path} plans",
+                message=f"the rank files of {engine.path} were written by different TensorRT: "
+                + "; ".join(
+                    f"{version} rank {judge.numbers([r.rank for r in rows if r.plan == version])}"
+                    for version in written
+                ),
+                evidence=tuple(_file(engine, row) for row in rows[:8]),
+                fixes=(rebuild(engine, "Build all ranks again in one go"),),
+            )
+    tensor = engine.size("tp_size") or 1
+    for stage in range(0, len(rows), tensor):
+        group = [row for row in rows if stage <= row.rank < stage + tensor]
+        largest = max((row.size for row in group), default=0)
+        for row in group:
+            if row.size < SMALLER * largest:
+                yield Finding(
+                    about=f"{engine.path} {row.name}",
+                    confidence="likely",
+                    message=f"{row.name} has {_bytes(row.size)}, the largest of its stage "
+                    f"{_bytes(largest)}: it was cut off",
+                    evidence=tuple(_file(engine, one) for one in group[:8]),
+                    fixes=fixes_of_ranks(engine, len(rows)),
+                )
+
+
+@check("trt-engine-version", severity="error", category="trt_engine_mismatch", since="0.3")
+def engine_version(engine: TrtEngine, release: TrtRelease) -> Iterator[Finding]:
+    """The engine was built with another TensorRT or TensorRT-LLM than the one that will load it.
+
+    ## Why it matters
+    TensorRT says "The engine plan file is not compatible with this version of TensorRT, expecting
+    library version A got B" (A is the runtime's, B the builder's), TensorRT-LLM only "Failed to
+    deserialize cuda engine". Plans load in no other release: neither older nor newer.
+
+    ## How it decides
+    The head of each plan names the TensorRT that wrote it; it is compared with the installed
+    distribution, else with the release's own (release notes and Dockerfiles, 0.10 to 1.2.1). Where
+    both are alike, `version` of config.json is compared with the TensorRT-LLM that will run, by its
+    first two numbers: plugins are part of the plan, and NVIDIA asks for one version; then it is only
+    likely. config.json alone cannot tell for which GPU a plan is.
+
+    ## Fix safety
+    Manual: build again, or serve with the version that built it.
+    """
+    require_engine(engine)
+    plans = sorted({row.plan for row in engine.ranks if row.plan is not None})
+    if not plans and engine.version is None:
+        raise Unavailable(f"neither the plans nor {engine.config_path} tell what wrote them")
+    if not release.known:
+        halves = list(_own_halves(engine, plans))
+        if not halves:
+            raise Unavailable(release.basis)
+        yield from halves
+        return
+    cure: list[Fix] = [
+        rebuild(
+            engine, f"Build the engine again with TensorRT-LLM {release.version or 'as installed'}"
+        )
+    ]
+    if engine.version and (older := same_version(engine.version)) is not None:
+        cure.append(older)
+    if plans and release.tensorrt and not same_tensorrt(plans[0], release.tensorrt):
+        by = f"TensorRT-LLM {engine.version}, " if engine.version else ""
+        installed = release.tensorrt_source and "/" in release.tensorrt_source
+        sure: Confidence = "certain" if installed else "likely"
+        yield Finding(
+            about=engine.path,
+            confidence=sure,
+            message=f"the engine was built by {by}TensorRT {plans[0]}; TensorRT {release.tensorrt} of "
+            f"{release.basis} will read it",
+            evidence=(
+                _file(engine, engine.ranks[0]),
+                Evidence(
+                    source=release.tensorrt_source or "version",
+                    excerpt=f"TensorRT {release.tensorrt}",
+                ),
+            ),
+            fixes=tuple(cure),
+        )
+        return
+    built, runs = numbers(engine.version), numbers(release.version)
+    if built is None or runs is None:
+        raise Unavailable(f"the version of the engine or of {release.basis} cannot be read")
+    if built[:2] != runs[:2]:
+        row, other = release_of(engine.version), release_of(release.version)
+        differ = (
+            row
+            and other
+            and row.tensorrt
+            and other.tensorrt
+            and (not same_tensorrt(row.tensorrt, other.tensorrt))
+        )
+        yield Finding(
+            about=engine.path,
+            confidence="certain" if differ else "likely",
+            message=f"the engine was built by TensorRT-LLM {engine.version}"
+            + (f" (TensorRT {row.tensorrt})" if row and row.tensorrt else "")
+            + f"; {release.basis}"
+            + (f" (TensorRT {other.tensorrt})" if other and other.tensorrt else "")
+            + " will read it",
+            evidence=(
+                judge.of_config(engine, f'"version": "{engine.version}"'),
+                judge.of_release(release),
+            ),
+            fixes=tuple(cure),
+        )
+
+
+def _own_halves(engine: TrtEngine, plans: list[str]) -> Iterator[Finding]:
+    """config.json and the plans tell of two builds; this needs no knowledge of the runtime."""
+    row = release_of(engine.version)
+    if row is None or row.tensorrt is None or not plans:
+        return
+    if row.version[:2] == (1, 0) or same_tensorrt(plans[0], row.tensorrt):
+        return  # 1.0.3 of Triton 25.11 has another TensorRT than 1.0.0
+    yield Finding(
+        about=engine.path,
+        severity="warning",
+        confidence="likely",
+        message=f"config.json says TensorRT-LLM {engine.version}, which has TensorRT {row.tensorrt}, "
+        f"but the plans were written by TensorRT {plans[0]}",
+        evidence=(
+            judge.of_config(engine, f'"version": "{engine.version}"'),
+            _file(engine, engine.ranks[0]),
+        ),
+        fixes=(rebuild(engine, "Build the engine again, config and plans in one go"),),
+    )
+
+
+@check("trt-engine-unsupported", severity="error", category="trt_backend_load", since="0.3")
+def engine_unsupported(
+    engine: TrtEngine, release: TrtRelease, launch: Launch, options: EngineOptions
+) -> Iterator[Finding]:
+    """The launch gives an engine to a TensorRT-LLM or a backend that does not load engines.
+
+    ## Why it matters
+    The PyTorch backend takes the folder for a Hugging Face model and stops at its config.json. From
+    1.3.0rc on nothing loads engines any more.
+
+    ## How it decides
+    Whether engines can be loaded is told by the installed modules (tensorrt_llm/_tensorrt_engine) and
+    scripts, not by the number: release notes list the removal under 1.2, whose wheels still have it.
+    For a version that is only named, 1.4 and late candidates of 1.3.0 have it no more. In 1.0 to 1.2
+    the default of trtllm-serve and LLM(...) is PyTorch: engines need `--backend tensorrt`, or `from
+    tensorrt_llm._tensorrt_engine import LLM`. 0.14 has no trtllm-serve.
+
+    ## Fix safety
+    Safe where an option is set; else manual.
+    """
+    require_engine(engine)
+    if not release.known:
+        raise Unavailable(release.basis)
+    if release.engine_path is False:
+        yield Finding(
+            about=engine.path,
+            message=f"{engine.path} is an engine; {release.basis}, loads no engines",
+            evidence=(judge.of_config(engine, "build_config"), judge.of_release(release)),
+            fixes=(serve_checkpoint(), *judge.fixes(_back(engine))),
+        )
+        return
+    if release.engine_path is None:
+        raise Unavailable(f"whether {release.basis} still loads engines is not known")
+    if judge.is_bare(launch) or launch.entry not in ("trtllm-serve", "LLM", "trtllm-bench"):
+        return
+    if judge.backend_of(launch, options, release) != "pytorch":
+        return
+    written = judge.given(options, "backend")
+    cure = Fix(
+        id="set-backend-tensorrt",
+        title="Start with --backend tensorrt",
+        safety="safe",
+        restarts=True,
+        actions=set_option(launch, "--backend", "tensorrt", options.given.get("backend")),
+    )
+    if launch.kind == "python" and launch.entry == "LLM":
+        cure = advise(
+            "import-engine-llm",
+            "Import LLM from where it loads engines: from tensorrt_llm._tensorrt_engine import LLM",
+        )
+    yield Finding(
+        about=engine.path,
+        message=f"{engine.path} is an engine, but the PyTorch backend, the default of "
+        f"{release.basis}, will load it",
+        evidence=judge.present(
+            judge.of_config(engine, "build_config"), written or judge.of_release(release)
+        ),
+        fixes=(cure,),
+    )
+
+
+def _back(engine: TrtEngine) -> Fix | None:
+    return same_version(engine.version) if engine.version else None
+
+
+def _sizes(engine: TrtEngine) -> str:
+    parts = [
+        f"{name} {size}"
+        for name in ("tp_size", "pp_size", "cp_size")
+        if (size := engine.size(name)) not in (None, 1)
+    ]
+    world = engine.world_size
+    return ", ".join(parts) or f"world_size {world if world is not None else 1}"
+
+
+def _listed(engine: TrtEngine) -> tuple[Evidence, ...]:
+    names = ", ".join(f"{row.name} {_bytes(row.size)}" for row in engine.ranks[:16])
+    return (Evidence(source=engine.path, excerpt=names or "no rank files"),)
+
+
+def _file(engine: TrtEngine, row: RankFile) -> Evidence:
+    plan = f", TensorRT {row.plan}" if row.plan else ""
+    return Evidence(
+        source=f"{engine.path.rstrip('/')}/{row.name}", excerpt=f"{_bytes(row.size)}{plan}"
+    )
+
+
+def _bytes(size: int) -> str:
+    return gib(size) if size >= 1 << 20 else f"{size:,} bytes"

@@ -1,0 +1,1 @@
+"""TensorRT-LLM: pure readers of its engine folders, options and Triton repositories."""

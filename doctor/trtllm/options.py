@@ -1,0 +1,510 @@
+"""A launch of TensorRT-LLM -> its options by the names of LlmArgs, and what the version refuses.
+
+trtllm-build is argparse (a prefix counts as the option, "-" is not "_"), the others are click (whole
+names only). Keys of the extra options file and keywords of LLM(...) are fields of one class;
+sections are written as "kv_cache_config.dtype".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from infer_doctor.catalog import trtllm_flags as flags
+from infer_doctor.catalog import trtllm_options as fields
+from infer_doctor.catalog.trtllm_releases import CLI_WINS_SINCE, Version, numbers
+from infer_doctor.catalog.trtllm_variables import TRUE_WORDS
+from infer_doctor.facts.engine_options import EngineOptions, Option, OptionProblem
+from infer_doctor.launch.model import Keyword, Launch, Unknown, Word
+
+BENCH_COMMANDS = ("throughput", "latency", "build", "prepare-dataset", "iteration")
+SERVERS = ("trtllm-serve", "trtllm-serve mm_embedding_serve")
+ENTRIES = (*SERVERS, "trtllm-bench", "trtllm-build", "trtllm-eval", "LLM")
+
+
+class Reader:
+    """Reads one launch; the result is `options`."""
+
+    def __init__(self, launch: Launch, version: str | None, basis: str, exact: bool) -> None:
+        self.launch = launch
+        self.written = version
+        self.version = numbers(version)
+        self.basis = basis
+        self.exact = exact
+        self.given: dict[str, Option] = {}
+        self.problems: list[OptionProblem] = []
+        self.model: Option | None = None
+        self.gaps = list(launch.gaps)
+
+    @property
+    def named(self) -> str:
+        return f"TensorRT-LLM {self.written}" if self.written else "TensorRT-LLM"
+
+    def options(self) -> EngineOptions:
+        launch = self.launch
+        if launch.entry == "trtllm-build":
+            self._build(launch.words)
+        elif launch.entry in SERVERS:
+            self._serve(launch.words)
+        elif launch.entry in ("trtllm-bench", "trtllm-eval"):
+            self._bench(launch.words)
+        for keyword in launch.keywords:
+            self._keyword(keyword, None)
+        command = dict(self.given)
+        for keyword in launch.config:
+            self._keyword(keyword, command)
+        return EngineOptions(
+            engine="tensorrt-llm",
+            version=self.written,
+            basis=self.basis,
+            exact=self.exact,
+            entry=launch.entry,
+            model=self.model,
+            given=self.given,
+            problems=tuple(self.problems),
+            defaults=_defaults(launch.entry),
+            gaps=tuple(self.gaps),
+        )
+
+    # --- command lines ----------------------------------------------------------------------
+
+    def _build(self, words: Sequence[Word]) -> None:
+        known = around(flags.BUILD, self.version)
+        index = 0
+        while index < len(words):
+            word = words[index]
+            index += 1
+            name, equals, value = word.text.partition("=")
+            if not name.startswith("--"):
+                if word.unknown is not None:
+                    self.gaps.append(f"{word.text} may stand for options")
+                elif name != "-h":
+                    self._problem("unknown", word, None, f"trtllm-build takes no word {word.text}")
+                continue
+            whole = _prefixed(name, known)
+            values: list[Word] = []
+            if equals:
+                values = [Word(text=value, place=word.place, unknown=word.unknown)]
+            elif whole is None or whole not in flags.BUILD_FLAGS:
+                many = whole in flags.BUILD_MANY
+                while index < len(words) and not words[index].text.startswith("--"):
+                    values.append(words[index])
+                    index += 1
+                    if not many:
+                        break
+            if whole is None:
+                self._foreign_to_build(word, name, values, known)
+                continue
+            field = whole.removeprefix("--").replace("max_decoder_seq_len", "max_seq_len")
+            self._take(field, name, word, values, whole in flags.BUILD_FLAGS)
+            if values and values[-1].unknown is None:
+                self._judge_build(whole, name, word, values[-1].text)
+            if whole == "--checkpoint_dir" and values:
+                self.model = self.given.get("checkpoint_dir")
+
+    def _foreign_to_build(
+        self, word: Word, name: str, values: Sequence[Word], known: frozenset[str]
+    ) -> None:
+        text = " ".join(value.text for value in values) or None
+        if name in flags.BUILD_FOREIGN:
+            instead, why = flags.BUILD_FOREIGN[name]
+            older = "since" in why or "gone" in why
+            plain = instead is not None and name in flags.BUILD_RENAMED
+            message = f"trtllm-build of {self.named} has no {name}: {why}"
+            if instead is not None:
+                message += f" ({instead})"
+            self._problem(
+                "renamed" if plain else "removed" if older else "unknown",
+                word,
+                text,
+                message,
+                successor=instead if plain else None,
+                nearest=instead,
+            )
+            return
+        if self.version is not None and any(name in row for row in flags.BUILD.values()):
+            self._problem(
+                "removed", word, text, f"trtllm-build of {self.named} has no {name}, others have"
+            )
+            return
+        near = name.replace("-", "_").replace("__", "--", 1)
+        nearest = near if near in known else _nearest(name, known)
+        self._problem(
+            "unknown", word, text, f"no trtllm-build that is known has {name}", nearest=nearest
+        )
+
+    def _judge_build(self, whole: str, name: str, word: Word, value: str) -> None:
+        choices = flags.BUILD_CHOICES.get(whole)
+        if choices is not None and value not in choices:
+            self._problem(
+                "choice",
+                word,
+                value,
+                f"{name} takes {', '.join(choices)}; {value} is none of them",
+                nearest=_meant(value, choices),
+            )
+        elif whole in flags.BUILD_WHOLE and not _is_whole(value):
+            self._problem("type", word, value, f"{name} takes a whole number; {value} is none")
+
+    def _serve(self, words: Sequence[Word]) -> None:
+        known = around(flags.SERVE, self.version)
+        every = frozenset(name for row in flags.SERVE.values() for name in row)
+        index = 0
+        while index < len(words):
+            word = words[index]
+            index += 1
+            name, equals, value = word.text.partition("=")
+            if not name.startswith("-"):
+                self._positional(word)
+                continue
+            values: list[Word] = []
+            if equals:
+                values = [Word(text=value, place=word.place, unknown=word.unknown)]
+            elif name not in flags.SERVE_FLAGS and index < len(words):
+                following = words[index].text
+                if name in every or not following.startswith("-"):
+                    values = [words[index]]
+                    index += 1
+            if name not in every and name.replace("-", "_").replace("__", "--", 1) in every:
+                wanted = name.replace("-", "_").replace("__", "--", 1)
+            else:
+                wanted = name
+            if wanted in flags.SERVE_NAMES or wanted in every:
+                field = flags.SERVE_NAMES.get(wanted, wanted.removeprefix("--"))
+                self._take(field, name, word, values, wanted in flags.SERVE_FLAGS)
+            if self.launch.entry == "trtllm-serve" and name not in ("-h", "--help"):
+                self._judge_serve(name, word, values, known, every)
+
+    def _judge_serve(
+        self,
+        name: str,
+        word: Word,
+        values: Sequence[Word],
+        known: frozenset[str],
+        every: frozenset[str],
+    ) -> None:
+        text = values[0].text if values else None
+        if name not in known:
+            meant = flags.SERVE_FOREIGN.get(name)
+            if meant is None and name.replace("-", "_").replace("__", "--", 1) in known:
+                meant = name.replace("-", "_").replace("__", "--", 1)
+            near = meant or _nearest(name, known)
+            plain = near if near is not None and near.startswith("--") else None
+            if name in every:
+                since = next(v for v, row in sorted(flags.SERVE.items()) if name in row)
+                message = (
+                    f"trtllm-serve of {self.named} has no {name}: known from "
+                    f"{'.'.join(map(str, since))} on"
+                )
+                self._problem("not-yet", word, text, message, successor=plain)
+                return
+            message = f"no trtllm-serve that is known has {name}"
+            if meant is not None and not meant.startswith("--"):
+                message += f": it takes {meant}"
+            self._problem("unknown", word, text, message, nearest=plain)
+            return
+        if values and values[0].unknown is None:
+            value = values[0].text
+            if name in flags.SERVE_WHOLE and not _is_whole(value):
+                self._problem("type", word, value, f"{name} takes a whole number; {value} is none")
+            elif name == "--backend" and value not in flags.BACKENDS:
+                self._problem(
+                    "choice",
+                    word,
+                    value,
+                    f"--backend takes pytorch, tensorrt or _autodeploy; {value} is none of them",
+                    nearest=_nearest(value, flags.BACKENDS, 0.5),
+                )
+
+    def _bench(self, words: Sequence[Word]) -> None:
+        """Only what others need: the options of the sub-commands are not in the catalogue."""
+        index = 0
+        while index < len(words):
+            name, equals, value = words[index].text.partition("=")
+            place = words[index].place
+            index += 1
+            if not name.startswith("-"):
+                continue
+            text: Word | None = Word(text=value, place=place) if equals else None
+            if text is None and index < len(words) and not words[index].text.startswith("-"):
+                text = words[index]
+            name = "--model" if name == "-m" else name
+            field = flags.BENCH_NAMES.get(name) or flags.SERVE_NAMES.get(name)
+            field = field or name.removeprefix("--")
+            if text is not None and text.text not in BENCH_COMMANDS:
+                self._take(field, name, Word(text=name, place=place), [text], False)
+        self.model = self.given.get("model")
+
+    def _positional(self, word: Word) -> None:
+        if word.unknown is not None and self.model is not None:
+            self.gaps.append(f"{word.text} may stand for options")
+        elif self.model is None:
+            value: Any = word.text if word.unknown is None else Unknown(word.unknown)
+            self.model = Option(
+                name="model", flag="model", value=value, text=word.text, place=word.place
+            )
+        else:
+            self._problem(
+                "unknown", word, None, f"trtllm-serve takes one model, {word.text} is more"
+            )
+
+    # --- fields of LlmArgs ------------------------------------------------------------------
+
+    def _keyword(self, keyword: Keyword, command: Mapping[str, Option] | None) -> None:
+        """A key of the file or a keyword of the call, and what stands in its section."""
+        value = keyword.value
+        section = value if isinstance(value, dict) else called(value)
+        if command is not None or self.launch.entry == "LLM":
+            self._judge_field(keyword, section)
+        if section is not None:
+            for name, inner in section.items():
+                self._field(f"{keyword.name}.{name}", inner, keyword, command)
+            self._field(keyword.name, section, keyword, None)
+            return
+        self._field(keyword.name, value, keyword, command)
+        if keyword.name == "model" and command is None:
+            self.model = self.given["model"]
+
+    def _field(
+        self, name: str, value: Any, keyword: Keyword, command: Mapping[str, Option] | None
+    ) -> None:
+        before = command.get(name) if command is not None else None
+        text = value.text if isinstance(value, Unknown) else str(value)
+        option = Option(name=name, flag=name, value=value, text=text, place=keyword.place)
+        if before is not None and before.value != value:
+            wins = self.version is not None and self.version >= CLI_WINS_SINCE
+            lost, kept = (option, before) if wins else (before, option)
+            sure = "" if self.version is not None else " (up to 1.2; explicit flags win later)"
+            self.problems.append(
+                OptionProblem(
+                    kind="duplicate",
+                    flag=lost.flag,
+                    text=lost.text,
+                    place=lost.place,
+                    message=f"{_shown(lost)} is overridden by {_shown(kept)} of "
+                    f"{kept.place.file}{sure}",
+                    successor=None,
+                )
+            )
+            if wins:
+                return
+        self.given[name] = option
+
+    def _judge_field(self, keyword: Keyword, section: Mapping[str, Any] | None) -> None:
+        name = keyword.name
+        earlier = fields.EARLIER.get(name)
+        if earlier is not None:
+            gone, instead = earlier
+            if self.version is not None and self.version >= gone:
+                self._field_problem(
+                    "renamed",
+                    keyword,
+                    name,
+                    f"{self.named} has no {name} any more; {instead} does the same",
+                    successor=instead if _plain(instead) else None,
+                )
+        elif name not in fields.ARGUMENTS and not name.startswith("_"):
+            near = fields.KNOWN_WRONG.get(name) or _nearest(name, fields.ARGUMENTS)
+            where = "LLM(...)" if self.launch.kind == "python" else "its extra options"
+            message = f"no TensorRT-LLM that is known takes {name} in {where}"
+            self._field_problem("unknown", keyword, name, message, nearest=near)
+        for inner, value in (section or {}).items():
+            self._judge_inner(keyword, f"{name}.{inner}", value)
+        if section is None and not isinstance(keyword.value, Unknown):
+            self._judge_choice(keyword, name, keyword.value)
+
+    def _judge_inner(self, keyword: Keyword, name: str, value: Any) -> None:
+        section, _, inner = name.partition(".")
+        earlier = fields.NESTED_EARLIER.get(name)
+        if earlier is not None:
+            gone, instead = earlier
+            if self.version is None or self.version >= gone:
+                if self.version is None and gone > (0, 0):
+                    return
+                self._field_problem(
+                    "renamed",
+                    keyword,
+                    name,
+                    f"{section} has no {inner}; it is called {instead.partition('.')[2]}",
+                    successor=instead,
+                )
+            return
+        known = fields.NESTED.get(section)
+        if known is not None and inner not in known:
+            near = _nearest(inner, known)
+            self._field_problem(
+                "unknown",
+                keyword,
+                name,
+                f"{section} of no TensorRT-LLM that is known has {inner}",
+                nearest=f"{section}.{near}" if near else None,
+            )
+            return
+        self._judge_choice(keyword, name, value)
+
+    def _judge_choice(self, keyword: Keyword, name: str, value: Any) -> None:
+        choices = fields.CHOICES.get(name)
+        if choices is not None and isinstance(value, str) and value not in choices:
+            self._field_problem(
+                "choice",
+                keyword,
+                name,
+                f"{name} takes {', '.join(choices)}; {value} is none of them",
+                text=value,
+                nearest=_nearest(value, choices, 0.4),
+            )
+        share = name == "kv_cache_config.free_gpu_memory_fraction" and isinstance(
+            value, (int, float)
+        )
+        if share and not isinstance(value, bool) and not 0 <= value <= 1:
+            self._field_problem(
+                "range", keyword, name, f"{name} is a share from 0 to 1; it is {value}"
+            )
+
+    # --- parts ------------------------------------------------------------------------------
+
+    def _take(
+        self, field: str, flag: str, word: Word, values: Sequence[Word], is_flag: bool
+    ) -> None:
+        if is_flag and not values:
+            value: Any = True
+            text = ""
+        elif not values:
+            self._problem("missing-value", word, None, f"{flag} has no value")
+            return
+        elif any(row.unknown is not None for row in values):
+            value = Unknown(next(row.unknown for row in values if row.unknown is not None) or "")
+            text = values[0].text
+        else:
+            text = " ".join(row.text for row in values)
+            value = typed(text)
+        self.given[field] = Option(name=field, flag=flag, value=value, text=text, place=word.place)
+
+    def _problem(
+        self,
+        kind: Any,
+        word: Word,
+        text: str | None,
+        message: str,
+        *,
+        successor: str | None = None,
+        nearest: str | None = None,
+    ) -> None:
+        self.problems.append(
+            OptionProblem(
+                kind=kind,
+                flag=word.text.partition("=")[0],
+                text=text,
+                place=word.place,
+                message=message,
+                successor=successor,
+                nearest=nearest,
+            )
+        )
+
+    def _field_problem(
+        self, kind: Any, keyword: Keyword, name: str, message: str, **more: Any
+    ) -> None:
+        text = more.pop("text", None)
+        self.problems.append(
+            OptionProblem(
+                kind=kind, flag=name, text=text, place=keyword.place, message=message, **more
+            )
+        )
+
+
+def options_of(launch: Launch, version: str | None, basis: str, *, exact: bool) -> EngineOptions:
+    """The options of a launch as that version reads them."""
+    return Reader(launch, version, basis, exact).options()
+
+
+def around(table: Mapping[Version, frozenset[str]], version: Version | None) -> frozenset[str]:
+    """The names that the nearest snapshots below and above a version have; all for an unknown one."""
+    rows = sorted(table)
+    if version is None:
+        return frozenset(name for row in table.values() for name in row)
+    below = [row for row in rows if row <= version[:2]]
+    above = [row for row in rows if row >= version[:2]]
+    near: list[Version] = [*below[-1:], *above[:1]]
+    return frozenset(name for row in near for name in table[row])
+
+
+def called(value: Any) -> dict[str, Any] | None:
+    """The keywords of an expression such as `KvCacheConfig(dtype="fp8")` that is written in place."""
+    if not isinstance(value, Unknown):
+        return None
+    try:
+        node = ast.parse(value.text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(node, ast.Call) or node.args:
+        return None
+    found: dict[str, Any] = {}
+    for word in node.keywords:
+        if word.arg is None:
+            return None
+        try:
+            found[word.arg] = ast.literal_eval(word.value)
+        except (ValueError, TypeError, SyntaxError):
+            found[word.arg] = Unknown(ast.unparse(word.value))
+    return found
+
+
+def typed(text: str) -> Any:
+    """A word as a number where it is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("-").isdigit()
+
+
+def _prefixed(name: str, known: frozenset[str]) -> str | None:
+    """The option that argparse takes a word for."""
+    if name in known:
+        return name
+    found = [option for option in known if option.startswith(name)]
+    return found[0] if len(found) == 1 and len(name) > 3 else None
+
+
+def _nearest(name: str, names: Any, cutoff: float = 0.75) -> str | None:
+    found = get_close_matches(name, sorted(names), n=1, cutoff=cutoff)
+    return found[0] if found else None
+
+
+def _meant(value: str, choices: Sequence[str]) -> str | None:
+    """The choice for a value that is none: of a switch, of a plugin, else the nearest."""
+    if choices == ("enable", "disable"):
+        return "enable" if value.lower() in (*TRUE_WORDS, "1") else "disable"
+    return _nearest(value, choices, 0.9) or ("auto" if "auto" in choices else None)
+
+
+def _plain(text: str) -> bool:
+    return " " not in text and ":" not in text
+
+
+def _shown(option: Option) -> str:
+    joint = " " if option.flag.startswith("-") else ": "
+    return f"{option.flag}{joint}{option.text}"
+
+
+def _defaults(entry: str) -> dict[str, Any]:
+    """What counts where nothing is given (commands/serve.py of 1.2, build.py of 0.14)."""
+    if entry == "trtllm-build":
+        return dict(flags.BUILD_DEFAULTS)
+    return {
+        "tensor_parallel_size": 1,
+        "pipeline_parallel_size": 1,
+        "context_parallel_size": 1,
+        "max_batch_size": 2048,
+        "max_num_tokens": 8192,
+        "max_beam_width": 1,
+        "kv_cache_config.free_gpu_memory_fraction": 0.9,
+    }

@@ -1,0 +1,148 @@
+"""Engine folders: whole, of one build, of the version that reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trtllm_files import MIB, checkpoint, engine, facts, old_engine, plan, read_engine
+
+from infer_doctor.checks.trt_engine import (
+    config_broken,
+    engine_unsupported,
+    engine_version,
+    form_old,
+    ranks_differ,
+    ranks_missing,
+)
+from infer_doctor.testing import contract, examine
+
+
+def judged(path: Path, version: str | None, command: str = "trtllm-serve {}") -> list[Any]:
+    """Launch, release, options and engine."""
+    return [*facts(command.format(path), version), read_engine(path)]
+
+
+def test_config_broken(tmp_path: Path) -> None:
+    whole = read_engine(engine(tmp_path / "whole"))
+    contract(
+        config_broken,
+        fires=[read_engine(engine(tmp_path / "none", config=False))],
+        passes=[whole],
+    )
+    broken = engine(tmp_path / "broken")
+    (broken / "config.json").write_text('{"version": "0.14.0", ')
+    (finding,) = examine(config_broken, read_engine(broken)).findings
+    assert "is no JSON" in finding.message
+
+
+def test_form_old(tmp_path: Path) -> None:
+    old = old_engine(tmp_path / "old")
+    contract(form_old, fires=judged(old, "0.14.0")[1::2], passes=judged(old, "0.7.1")[1::2])
+    assert examine(form_old, *judged(old, None)[1::2]).outcome == "blocked"
+
+
+def test_ranks_missing(tmp_path: Path) -> None:
+    whole = engine(tmp_path / "whole", tp=4)
+    gone = engine(tmp_path / "gone", tp=4, sizes=[200 * MIB] * 2)
+    contract(ranks_missing, fires=[read_engine(gone)], passes=[read_engine(whole)])
+    (finding,) = examine(ranks_missing, read_engine(gone)).findings
+    assert "4 ranks (tp_size 4), but the .engine of ranks 2 and 3 are not there" in finding.message
+    empty = engine(tmp_path / "empty", tp=2, sizes=[200 * MIB, 0])
+    (finding,) = examine(ranks_missing, read_engine(empty)).findings
+    assert "rank 1 is empty" in finding.message
+    more = engine(tmp_path / "more", tp=2, sizes=[200 * MIB] * 4)
+    (finding,) = examine(ranks_missing, read_engine(more)).findings
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    half = checkpoint(tmp_path / "ckpt", tp=2, ranks=1)
+    (finding,) = examine(ranks_missing, read_engine(half)).findings
+    assert "rank 1 is not there" in finding.message
+
+
+def test_ranks_differ(tmp_path: Path) -> None:
+    whole = engine(
+        tmp_path / "whole", tp=2, pp=2, sizes=[200 * MIB, 200 * MIB, 150 * MIB, 150 * MIB]
+    )
+    cut = engine(tmp_path / "cut", tp=2, sizes=[200 * MIB, 120 * MIB])
+    contract(ranks_differ, fires=[read_engine(cut)], passes=[read_engine(whole)])
+    (finding,) = examine(ranks_differ, read_engine(cut)).findings
+    assert finding.message == (
+        "rank1.engine has 120 MiB, the largest of its stage 200 MiB: it was cut off"
+    )
+    mixed = engine(tmp_path / "mixed", tp=2, tensorrt=["10.4.0.26", "10.8.0.43"])
+    (finding,) = examine(ranks_differ, read_engine(mixed)).findings
+    assert "10.4.0.26 rank 0; 10.8.0.43 rank 1" in finding.message
+    pointer = engine(tmp_path / "pointer")
+    (pointer / "rank0.engine").write_text("version https://git-lfs.github.com/spec/v1\n" * 3)
+    (finding,) = examine(ranks_differ, read_engine(pointer)).findings
+    assert "does not begin as a TensorRT plan does" in finding.message
+
+
+def test_engine_version(tmp_path: Path) -> None:
+    path = engine(tmp_path / "e", version="0.14.0")
+    contract(engine_version, fires=judged(path, "1.2.1")[1::2], passes=judged(path, "0.14.0")[1::2])
+    (finding,) = examine(engine_version, *judged(path, "1.2.1")[1::2]).findings
+    assert finding.message == (
+        "the engine was built by TensorRT-LLM 0.14.0, TensorRT 10.4.0.26; TensorRT 10.14.1.48 of "
+        "TensorRT-LLM 1.2.1, as --engine says will read it"
+    )
+    build, older = finding.fixes
+    assert build.actions[0].text.startswith("trtllm-build --checkpoint_dir CKPT --output_dir ")
+    assert "--max_seq_len 4096 --max_num_tokens 8192" in build.actions[0].text
+    assert older.title.endswith("nvcr.io/nvidia/tritonserver:24.10-trtllm-python-py3")
+
+
+@pytest.mark.parametrize(
+    ("built", "tensorrt", "runs", "outcome", "confidence"),
+    [
+        ("0.14.0", None, "0.14.1", "passed", None),
+        ("0.20.0", None, "1.0.0", "failed", "likely"),
+        ("0.21.0", None, "1.0.0", "failed", "likely"),  # the same TensorRT, other plugins
+        ("1.2.0", "10.14.1.48", "1.2.1", "passed", None),
+        ("0.14.0", None, None, "blocked", None),
+        ("0.14.0", "10.9.0.34", None, "failed", "likely"),  # config and plans of two builds
+        ("nonsense", None, "1.2.1", "failed", "likely"),
+    ],
+)
+def test_versions(
+    tmp_path: Path,
+    built: str,
+    tensorrt: str | None,
+    runs: str | None,
+    outcome: str,
+    confidence: str | None,
+) -> None:
+    path = engine(tmp_path / "e", version=built, tensorrt=tensorrt)
+    result = examine(engine_version, *judged(path, runs)[1::2])
+    assert result.outcome == outcome
+    assert [f.confidence for f in result.findings] == ([confidence] if confidence else [])
+
+
+def test_a_plan_that_tells_nothing(tmp_path: Path) -> None:
+    path = engine(tmp_path / "e", version="1.1.0")
+    (path / "rank0.engine").write_bytes(plan("0.0.0.0") + bytes(100))
+    (finding,) = examine(engine_version, *judged(path, "1.2.1")[1::2]).findings
+    assert finding.message.startswith("the engine was built by TensorRT-LLM 1.1.0 (TensorRT 10.13")
+    assert finding.confidence == "certain"
+
+
+def test_engine_unsupported(tmp_path: Path) -> None:
+    path = engine(tmp_path / "e", version="1.2.1")
+    contract(
+        engine_unsupported,
+        fires=judged(path, "1.4.0rc1"),
+        passes=judged(path, "1.2.1", "trtllm-serve {} --backend tensorrt"),
+    )
+    (finding,) = examine(engine_unsupported, *judged(path, "1.2.1")).findings
+    assert finding.fixes[0].title == "Start with --backend tensorrt"
+    assert finding.fixes[0].safety == "safe"
+    assert examine(engine_unsupported, *judged(path, "1.3.0rc20")).outcome == "blocked"
+    assert examine(engine_unsupported, *judged(path, "0.21.0")).outcome == "passed"
+
+
+def test_checkpoints_are_no_engines(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path / "c", tp=2)
+    rows = judged(path, "0.14.0", "trtllm-build --checkpoint_dir {}")
+    assert examine(engine_version, *rows[1::2]).outcome == "not_applicable"
+    assert examine(ranks_missing, rows[3]).outcome == "passed"

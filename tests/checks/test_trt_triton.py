@@ -1,0 +1,215 @@
+"""Repositories of Triton: filled, wired, within what their engine was built for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch_files import launches_in
+from trtllm_files import engine, read_repository, repository, triton
+
+from infer_doctor.checks.trt_ensemble import ensemble_batch, ensemble_wiring
+from infer_doctor.checks.trt_triton import (
+    config_broken,
+    limits_exceeded,
+    parameter_wrong,
+    path_wrong,
+    ranks_wrong,
+    template_unfilled,
+    version_other,
+)
+from infer_doctor.testing import contract, examine
+
+EVERY = (
+    config_broken,
+    template_unfilled,
+    path_wrong,
+    parameter_wrong,
+    limits_exceeded,
+    ensemble_wiring,
+    ensemble_batch,
+)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    return engine(tmp_path / "engine")
+
+
+def made(tmp_path: Path, built: Path | str, name: str = "wrong", **more: Any) -> Any:
+    return read_repository(repository(tmp_path / name, built, **more))
+
+
+def test_a_sound_repository(tmp_path: Path, built: Path) -> None:
+    found = made(tmp_path, built, "right")
+    assert found.gaps == ()
+    assert found.engines["tensorrt_llm"].version == "0.14.0"
+    for check in EVERY:
+        assert examine(check, found).outcome == "passed", check
+
+
+def test_config_broken(tmp_path: Path, built: Path) -> None:
+    wrong = made(
+        tmp_path, built, replace={"preprocessing": ("max_batch_size:", "max_batch_size [")}
+    )
+    contract(config_broken, fires=[wrong], passes=[made(tmp_path, built, "right")])
+    (finding,) = examine(config_broken, wrong).findings
+    assert finding.evidence[0].line is not None
+    empty = repository(tmp_path / "empty", built)
+    (empty / "postprocessing" / "1" / "model.py").unlink()
+    (empty / "ensemble" / "1").rmdir()
+    messages = [f.message for f in examine(config_broken, read_repository(empty)).findings]
+    assert any("has no version folder" in text for text in messages)
+    assert any("has no model.py" in text for text in messages)
+    named = made(tmp_path, built, "named", replace={"ensemble": ('"ensemble"', '"llm"')})
+    (finding,) = examine(config_broken, named).findings
+    assert "holds a model with the name llm" in finding.message
+
+
+def test_template_unfilled(tmp_path: Path, built: Path) -> None:
+    left = made(tmp_path, built, batch="${triton_max_batch_size}", ensemble_batch=8)
+    optional = made(
+        tmp_path, built, "right", max_attention_window_size="${max_attention_window_size}"
+    )
+    contract(template_unfilled, fires=[left], passes=[optional])
+    found = examine(template_unfilled, left).findings
+    assert len(found) == 3
+    assert "triton_max_batch_size:VALUE" in found[0].fixes[0].actions[0].text
+    backend = made(
+        tmp_path, built, "b", replace={"tensorrt_llm": ('"tensorrtllm"', '"${triton_backend}"')}
+    )
+    (finding,) = examine(template_unfilled, backend).findings
+    assert "${triton_backend}" in finding.message
+
+
+def test_path_wrong(tmp_path: Path, built: Path) -> None:
+    contract(
+        path_wrong,
+        fires=[made(tmp_path, tmp_path / "nowhere")],
+        passes=[made(tmp_path, built, "right")],
+    )
+    (finding,) = examine(path_wrong, made(tmp_path, built, "t", tokenizer="/no/where")).findings
+    assert finding.category == "tokenizer"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_scheduler_policy", "max_utilisation"),
+        ("kv_cache_free_gpu_mem_fraction", "90"),
+        ("max_beam_width", "one"),
+        ("enable_kv_cache_reuse", "yes"),
+    ],
+)
+def test_parameter_wrong(tmp_path: Path, built: Path, name: str, value: str) -> None:
+    wrong = made(tmp_path, built, **{name: value})
+    contract(parameter_wrong, fires=[wrong], passes=[made(tmp_path, built, "right")])
+    (finding,) = examine(parameter_wrong, wrong).findings
+    assert finding.message.startswith(f"{name} of tensorrt_llm is {value}: it takes")
+
+
+@pytest.mark.parametrize(
+    ("more", "severity", "words"),
+    [
+        ({"batch": 128}, "warning", "max_batch_size of tensorrt_llm is 128"),
+        ({"max_beam_width": "4"}, "error", "its engine was built for 1"),
+        ({"max_tokens_in_paged_kv_cache": "2560"}, "error", "may have 4,096 tokens"),
+        ({"enable_kv_cache_reuse": "true"}, "error", "built without use_paged_context_fmha"),
+        ({"enable_chunked_context": "True"}, "error", "built without use_paged_context_fmha"),
+    ],
+)
+def test_limits_exceeded(
+    tmp_path: Path, built: Path, more: dict[str, Any], severity: str, words: str
+) -> None:
+    wrong = made(tmp_path, built, **more)
+    contract(limits_exceeded, fires=[wrong], passes=[made(tmp_path, built, "right")])
+    (finding,) = examine(limits_exceeded, wrong).findings
+    assert finding.severity == severity
+    assert words in finding.message
+    assert all(row.source for row in finding.evidence)
+
+
+def test_ranks_wrong(tmp_path: Path) -> None:
+    two = engine(tmp_path / "two", tp=2)
+    path = repository(tmp_path / "r", two)
+    found = read_repository(path)
+    contract(
+        ranks_wrong,
+        fires=[found, triton(path)],
+        passes=[found, triton(path, "mpirun -n 2 --allow-run-as-root")],
+    )
+    one = triton(path, "env TRTLLM_ORCHESTRATOR=1")
+    assert examine(ranks_wrong, found, one).outcome == "passed"
+    ids = read_repository(repository(tmp_path / "ids", two, gpu_device_ids="0"))
+    (finding,) = examine(ranks_wrong, ids, triton(path, "mpirun -n 2")).findings
+    assert "names 1 GPU, its engine was built for 2 ranks" in finding.message
+
+
+IMAGE = "docker run nvcr.io/nvidia/tritonserver:{tag} tritonserver --model-repository=/r\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "outcome"),
+    [
+        ("24.10-trtllm-python-py3", "passed"),
+        ("25.09-trtllm-python-py3", "failed"),
+        ("24.10-py3", "failed"),
+        ("27.01-trtllm-python-py3", "blocked"),
+    ],
+)
+def test_version_other(tmp_path: Path, built: Path, tag: str, outcome: str) -> None:
+    found = made(tmp_path, built, "right")
+    (launch,) = launches_in(IMAGE.format(tag=tag), "run.sh")
+    assert examine(version_other, found, launch).outcome == outcome
+
+
+def test_version_contract(tmp_path: Path, built: Path) -> None:
+    found = made(tmp_path, built, "right")
+    (wrong,) = launches_in(IMAGE.format(tag="25.09-trtllm-python-py3"), "run.sh")
+    (right,) = launches_in(IMAGE.format(tag="24.10-trtllm-python-py3"), "run.sh")
+    contract(version_other, fires=[found, wrong], passes=[found, right])
+    (finding,) = examine(version_other, found, wrong).findings
+    assert finding.message == (
+        "the engine of tensorrt_llm was built by TensorRT-LLM 0.14.0; Triton 25.09 has 1.0.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "old", "new", "words"),
+    [
+        (
+            "ensemble",
+            'key: "input_ids"',
+            'key: "INPUT_IDS"',
+            "the input INPUT_IDS, which it does not",
+        ),
+        (
+            "ensemble",
+            'value: "text_input"',
+            'value: "text"',
+            "text, which preprocessing gets as QUERY",
+        ),
+        ("ensemble", 'model_name: "postprocessing"', 'model_name: "post"', "no such model"),
+        ("ensemble", 'key: "OUTPUT" value', 'key: "TEXT" value', "takes the output TEXT of"),
+        (
+            "ensemble",
+            'input_map { key: "input_lengths" value: "_REQUEST_INPUT_LEN" }',
+            "",
+            "does not give tensorrt_llm its input input_lengths",
+        ),
+        ("ensemble", 'value: "text_output"', 'value: "OUT"', "makes its output text_output"),
+    ],
+)
+def test_ensemble_wiring(
+    tmp_path: Path, built: Path, model: str, old: str, new: str, words: str
+) -> None:
+    wrong = made(tmp_path, built, replace={model: (old, new)})
+    contract(ensemble_wiring, fires=[wrong], passes=[made(tmp_path, built, "right")])
+    assert any(words in f.message for f in examine(ensemble_wiring, wrong).findings)
+
+
+def test_ensemble_batch(tmp_path: Path, built: Path) -> None:
+    wrong = made(tmp_path, built, ensemble_batch=16)
+    contract(ensemble_batch, fires=[wrong], passes=[made(tmp_path, built, "right")])
+    assert len(examine(ensemble_batch, wrong).findings) == 3
