@@ -14,7 +14,7 @@ from infer_doctor.facts.log import Cause
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer
 from infer_doctor.logs.numbers import answer
-from infer_doctor.logs.story import Hit, Place, Start, in_order
+from infer_doctor.logs.story import Hit, Place, Start, Unknown, in_order
 from infer_doctor.model import Category, Confidence, Evidence
 from infer_doctor.redact import mask_line
 
@@ -34,8 +34,12 @@ RAISED_IN: tuple[tuple[str, Category], ...] = (
     ("vllm/attention/", "attention_backend"),
     ("vllm/v1/attention/", "attention_backend"),
     ("/model_loader/", "model_files"),
+    ("/site-packages/transformers/", "transformers_version"),
+    ("/dist-packages/transformers/", "transformers_version"),
 )
 """File of the innermost frame -> what an error raised there is about; only where no signature fits."""
+
+OPTION = re.compile(r"(?<!\S)[\"'`(]?--[a-z][\w-]+")
 
 STAGES = {
     "arguments": "reading arguments",
@@ -83,7 +87,7 @@ def causes(start: Start, alive: int) -> list[Cause]:
 def _by_file(start: Start) -> Iterator[Cause]:
     """An error in the engine's own words that no signature knows: its file tells what it is about."""
     for row in start.unknown:
-        category = next((found for part, found in RAISED_IN if part in row.file), None)
+        category = _raised_in(row)
         if category is None or _after_ready(start, row.place.line):
             continue
         said = mask_line(row.text.strip())[:200]
@@ -106,6 +110,13 @@ def _by_file(start: Start) -> Iterator[Cause]:
             confirm="the traceback above the line",
         )
         return
+
+
+def _raised_in(row: Unknown) -> Category | None:
+    """What an error is about by the option it names, else by the file that raised it."""
+    if "NotImplementedError" in row.text:
+        return "launch_argument" if OPTION.search(row.text) else None
+    return next((found for part, found in RAISED_IN if part in row.file), None)
 
 
 def _stopping(start: Start, place: Place) -> bool:
@@ -139,7 +150,7 @@ def _weight(hit: Hit) -> int:
     if signature.strong is not None and signature.strong.search(hit.text):
         weight = max(weight, 2)
     if signature.effect == "stall":
-        weight = 1
+        return 0  # an error that ended it says more
     return weight if hit.loud or weight == 3 else min(weight, 1)
 
 

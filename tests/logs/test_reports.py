@@ -39,6 +39,9 @@ def literal(name: str) -> list[dict[str, object]]:
     return [row for row in rows if row["has_literal_log"]]
 
 
+LATER = ("third", "fourth", "fifth")
+
+
 def test_collected_reports(bench: ModuleType) -> None:
     said = {row["id"]: answer for row, answer in bench.score(literal("collected.jsonl"))}
     truth = {row["id"]: row["category"] for row in literal("collected.jsonl")}
@@ -46,7 +49,9 @@ def test_collected_reports(bench: ModuleType) -> None:
     assert other <= set(OTHERWISE)
 
 
-@pytest.mark.parametrize("name", ["searched-first-half.jsonl", "searched-second-half.jsonl"])
+@pytest.mark.parametrize(
+    "name", [f"searched-{part}.jsonl" for part in ("first-half", "second-half", *LATER)]
+)
 def test_searched_reports(bench: ModuleType, name: str) -> None:
     rows = bench.score(literal(name))
     right = [row for row, answer in rows if row["category"] == answer]
