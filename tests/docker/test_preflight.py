@@ -244,7 +244,7 @@ def test_recipe_kubernetes(
         done = docker.call("run", "--rm", *words, "--entrypoint", program, IMAGE, *arguments)
         assert done.returncode == 0, f"{place['name']}: {done.stdout}{done.stderr}"
         said.append(done.stdout)
-    assert json.loads(said[-1])["arguments"][:2] == ["serve", "/models/llm"]
+    assert json.loads(said[-1])["arguments"][:2] == ["serve", "Qwen/Qwen3-8B"]
     assert json.loads(said[-1])["pid"] == 1
 
 
