@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from infer_doctor.cli import run
 from infer_doctor.registry import load
 
 ROOT = Path(__file__).parents[1]
@@ -59,3 +60,16 @@ def test_a_broken_link_is_a_warning(
     monkeypatch.setattr(make_docs, "report_page", lambda: "# Report\n\n[no](nowhere.md)\n")
     (warning,) = make_docs.build(tmp_path / "site")
     assert "nowhere.md" in warning
+
+
+RECIPES = sorted(path for path in (ROOT / "docs" / "recipes").iterdir() if path.suffix != ".md")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_the_doctor_finds_nothing_wrong_with_its_recipes(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(["check", str(path), "--gpu", "H200:2", "--fail-on", "warning"])
+    said = capsys.readouterr()
+    assert code == 0, said.out + said.err
+    assert "vllm serve" in said.out

@@ -83,6 +83,11 @@ WRAPPERS: Mapping[str, frozenset[str]] = {
 
 WRAPPERS = {**WRAPPERS, "mpiexec": WRAPPERS["mpirun"]}
 
+PREFLIGHT = (
+    "--fail-on --require --select --ignore --wait --report --format --baseline --python --timeout"
+)
+OURSELVES = ("infer-doctor", "infer-doctor.pyz", "infer_doctor")
+
 RUNNERS: Mapping[tuple[str, str], frozenset[str]] = {
     key: frozenset(options.split())
     for key, options in {
@@ -97,6 +102,9 @@ RUNNERS: Mapping[tuple[str, str], frozenset[str]] = {
         ("micromamba", "run"): "-n --name -p --prefix --cwd",
         ("pixi", "run"): "-e --environment --manifest-path",
         ("hatch", "run"): "",
+        ("infer-doctor", "preflight"): PREFLIGHT,
+        ("infer-doctor.pyz", "preflight"): PREFLIGHT,
+        ("infer_doctor", "preflight"): PREFLIGHT,
     }.items()
 }
 """The same for programs with sub-commands."""
@@ -157,9 +165,19 @@ class Start:
                 runner = (name, self._text(1) or "")
                 self._at += 2
                 self._options(name, RUNNERS[runner])
+            elif ahead := self._ourselves(name):
+                self._at += ahead
             else:
                 self._program(name, text)
                 return
+
+    def _ourselves(self, name: str) -> int:
+        """The words before the doctor's own name: `python3 infer-doctor.pyz`, `python -m infer_doctor`."""
+        if not PYTHON.fullmatch(name):
+            return 0
+        ahead = 2 if self._text(1) == "-m" else 1
+        script = posixpath.basename(self._text(ahead) or "")
+        return ahead if script in OURSELVES and self._text(ahead + 1) == "preflight" else 0
 
     def _listed(self, name: str) -> bool:
         """taskset -c LIST: the list was the option's."""

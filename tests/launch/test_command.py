@@ -31,6 +31,9 @@ def words(launch: Launch) -> list[str]:
         ("sudo -E -u me vllm serve m", "vllm", "serve", "m"),
         ("uv run --with vllm vllm serve m", "vllm", "serve", "m"),
         ("conda run -n x vllm serve m", "vllm", "serve", "m"),
+        ("infer-doctor preflight --wait 9 --warn-only -- vllm serve m", "vllm", "serve", "m"),
+        ("python3 /d/infer-doctor.pyz preflight -- env A=b vllm serve m", "vllm", "serve", "m"),
+        ("python -m infer_doctor preflight -- trtllm-serve m", "tensorrt-llm", "trtllm-serve", "m"),
         (
             "python -u -m vllm.entrypoints.openai.api_server --model m",
             "vllm",
