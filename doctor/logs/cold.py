@@ -67,7 +67,7 @@ def of(start: Start) -> ColdStart | None:
         weights_per_second=speed,
         filesystem=start.values.get("filesystem"),
         weight_format=start.values.get("format"),
-        compiled="dynamo" in start.values
+        compiled=("dynamo" in start.values or "graph" in start.values)
         and "aot" not in start.values
         and "cached" not in start.values,
         cache=start.values.get("cache"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
@@ -27,6 +28,18 @@ LOUD = (
     b"cuda.graph(",
     b"pin_memory=",
     b"capture_model",
+)
+
+ENGINES_OWN = re.compile(
+    rb"(?i:vllm|tensorrt|trt-llm|triton|uvicorn|nccl|torch)|EngineCore|Traceback|"
+    rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|"
+    rb"(?:INFO|WARNING|ERROR): {2,}|\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6}"
+)
+"""A line that an inference engine, its server or its libraries may have written."""
+
+FOREIGN = (
+    "no line in it is one of vLLM, TensorRT-LLM or Triton: send the engine's own output "
+    "(docker logs, kubectl logs -c CONTAINER, journalctl -u UNIT)"
 )
 
 Facts = dict[type, object]
@@ -68,8 +81,12 @@ def _read(
     total = 0
     gaps: list[str] = []
 
+    own = False
+
     def kind(raw: bytes) -> str | None:
+        nonlocal own
         counted = bulk(raw)
+        own = own or counted is not None or ENGINES_OWN.search(raw) is not None
         if counted == STATISTICS_KIND:
             story.serves()
         return counted
@@ -94,7 +111,8 @@ def _read(
     names = [piece.name for piece, _ in pieces]
     if statistics.bytes == 0 and not gaps:
         raise NotALog(f"{names[0]}: is empty")
-    return _facts(story, statistics, names[-1], max(total, 1), gaps)
+    own = own or any(start.marked or start.hits or start.unknown for start in story.starts)
+    return _facts(story, statistics, names[-1], max(total, 1), gaps, own=own)
 
 
 def read_texts(lines: Iterable[str], name: str = "log") -> Facts:
@@ -109,6 +127,8 @@ def _facts(
     name: str,
     lines: int,
     gaps: Sequence[str],
+    *,
+    own: bool,
 ) -> Facts:
     start, earlier = _last(story)
     found = choose.causes(start, statistics.alive(start))
@@ -119,7 +139,9 @@ def _facts(
         cause = None  # it went on
     unexplained = None if cause else choose.to_send(start)
     state = _state(start, cause, unexplained)
-    if state == "incomplete":
+    if not own:
+        unexplained = FOREIGN
+    elif state == "incomplete":
         unexplained = (
             f"the log ends while {choose.STAGES.get(start.stage, start.stage)} and holds no error: "
             "send the rest of it, and how the process ended (its exit code)"

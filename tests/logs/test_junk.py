@@ -165,3 +165,12 @@ def test_standard_input_and_pipes(tmp_path: Path) -> None:
     output, _ = child.communicate(timeout=60)
     assert child.returncode in (1, 2)
     assert output or child.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"\n\n\n", b"flour\neggs\nmilk\n", b"2024-01-01 backup done\n"]
+)
+def test_text_of_something_else_is_not_called_healthy(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(content)
+    assert "send the engine's own output" in (log_of(path).unexplained or "")

@@ -39,7 +39,7 @@ def literal(name: str) -> list[dict[str, object]]:
     return [row for row in rows if row["has_literal_log"]]
 
 
-LATER = ("third", "fourth", "fifth")
+LATER = ("third", "fourth", "fifth", "sixth")
 
 
 def test_collected_reports(bench: ModuleType) -> None:
