@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from infer_doctor.catalog.vllm_renamed import HAD_EFFECT, NOTES
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions, OptionProblem
 from infer_doctor.fixes.arguments import (
+    continue_line,
     drop,
     look_at,
     newer_engine,
@@ -17,6 +19,7 @@ from infer_doctor.fixes.arguments import (
     write_instead,
     write_name,
 )
+from infer_doctor.launch.images import another_engine
 from infer_doctor.launch.judge import require_vllm
 from infer_doctor.launch.model import Launch, Unknown, Word
 from infer_doctor.model import Confidence, Evidence, Finding, Fix
@@ -24,6 +27,8 @@ from infer_doctor.registry import check
 
 LISTS = ("api_key", "lora_modules", "served_model_name", "allowed_origins", "middleware")
 """Options that take several words, before the model above all these."""
+
+HELP = ("-h", "--help", "-v", "--version")
 
 DEFAULT_MODEL = "Qwen/Qwen3-0.6B"
 """ModelConfig.model, 0.9 to 0.33; facebook/opt-125m before."""
@@ -84,7 +89,9 @@ def argument_unknown(launch: Launch, options: EngineOptions) -> Iterator[Finding
     """
     for problem in of_kind(options, "unknown", "ambiguous"):
         fixes: list[Fix] = []
-        if problem.nearest is not None and "option of" in problem.message:
+        if not problem.flag.strip():
+            fixes.append(continue_line(problem))
+        elif problem.nearest is not None and "option of" in problem.message:
             fixes.append(look_at(problem, problem.nearest))
         elif problem.nearest is not None:
             fixes.append(write_name(launch, problem, _whole(problem, problem.nearest)))
@@ -111,19 +118,24 @@ def argument_removed(launch: Launch, options: EngineOptions) -> Iterator[Finding
     ## How it decides
     An older release of the catalogue has the argument and the version that will run has not; the
     release that dropped it is named. A successor is offered only when it means the same
-    (catalog/vllm_renamed.py), with this case's value; else why there is none.
+    (catalog/vllm_renamed.py), with this case's value; else why there is none. An image whose tag
+    tells no version of vLLM may hold one that still has the argument: a warning, possible.
 
     ## Fix safety
     Safe where a successor means the same or nothing is lost; unsafe where the argument did something
     that is then not done.
     """
+    older: dict[str, Any] = {}
+    if another_engine(launch, options):
+        older = {"severity": "warning"}
     for problem in of_kind(options, "removed", "renamed"):
         if problem.successor is not None:
             cure = write_instead(launch, problem, problem.successor)
         else:
             name = "--" + problem.flag.lstrip("-").replace("_", "-")
             cure = drop(launch, problem, safe=name in NOTES and name not in HAD_EFFECT)
-        yield finding(options, problem, (cure,))
+        found = finding(options, problem, (cure,), **older)
+        yield replace(found, confidence="possible") if older else found
 
 
 @check("launch-argument-too-new", severity="error", category="launch_argument", since="0.2")
@@ -231,6 +243,10 @@ def model_unnamed(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         raise NotApplicable(f"{launch.entry} takes the model as its first argument")
     if options.model is not None or options.gaps:
         return
+    if any(word.text.partition("=")[0] in HELP for word in launch.words):
+        raise NotApplicable("it prints its help and loads nothing")
+    if launch.kind == "dockerfile" and not launch.words:
+        raise NotApplicable("the arguments come when a container of the image is started")
     if any(problem.kind == "unknown" for problem in options.problems):
         return  # the model may be among the words that were not understood
     for name in LISTS:
@@ -285,7 +301,7 @@ def _ignored(launch: Launch) -> Word | None:
     if launch.entry != "api_server" or not launch.words:
         return None
     first = launch.words[0]
-    return None if first.text.startswith("-") else first
+    return None if first.text.startswith("-") or first.unknown is not None else first
 
 
 CONFIG_EQUALS = re.compile(r"--config=(.+)", re.S)

@@ -37,7 +37,8 @@ def argument_conflict(launch: Launch, options: EngineOptions) -> Iterator[Findin
     Safe: it changes how the next start is called.
     """
     require_vllm(options)
-    values = known_values(options)
+    refused = {name for name, given in options.given.items() if given.flag in _refused(options)}
+    values = {key: value for key, value in known_values(options).items() if key not in refused}
     unknown = options.given.keys() - values.keys()
     for rule in RULES:
         if not _in_force(rule, options.version) or unknown.intersection(rule.options):
@@ -57,6 +58,12 @@ def argument_conflict(launch: Launch, options: EngineOptions) -> Iterator[Findin
             evidence=evidence(options, *given),
             fixes=(drop_option(launch, options, given[0]),) if rule.cure == "drop" else (),
         )
+
+
+def _refused(options: EngineOptions) -> set[str]:
+    """The flags whose value is refused by itself: launch-argument-value tells that."""
+    kinds = ("range", "choice", "type")
+    return {problem.flag for problem in options.problems if problem.kind in kinds}
 
 
 def _in_force(rule: Rule, version: str | None) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from infer_doctor.catalog.vllm import removed_variables
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.engine_variables import SERVICE
 from infer_doctor.facts.vllm_options import VllmTable, table_of
 from infer_doctor.fixes.launching import set_option, set_variable
+from infer_doctor.launch.images import another_engine
 from infer_doctor.launch.judge import require_vllm
 from infer_doctor.launch.model import Launch, Variable
 from infer_doctor.model import Evidence, Finding, Fix
@@ -66,12 +68,12 @@ def _unread(
         instead = row.instead if row else None
         note = f"; {row.note}" if row and row.note and not instead else ""
         message = f"{name} is set; {who} does not read it: gone since {history['gone']}{note}"
-        severity = None if instead else "info"
+        severity = None if instead and not another_engine(launch, options) else "info"
         fix = _drop(launch, name, instead, variable.value)
     elif history["added"] is not None:
         message = f"{name} is set; {who} does not read it yet: it came with vLLM {history['added']}"
     else:
-        near = nearest(name, known)
+        near = _alike(name, known)
         if near is None:
             return
         message = f"{name} is set; {who} knows {near}, not this name"
@@ -96,6 +98,17 @@ def _unread(
         evidence=_evidence(options, variable),
         fixes=(fix,) if fix else (),
     )
+
+
+def _alike(name: str, known: Iterable[str]) -> str | None:
+    """The variable that was probably meant: what all names share does not make two alike."""
+    short = {one.removeprefix(PREFIX): one for one in known if one.startswith(PREFIX)}
+    near = nearest(name.removeprefix(PREFIX), short)
+    if near is None:
+        return None
+    own, other = (set(re.split("_", one)) for one in (name.removeprefix(PREFIX), near))
+    strange = [word for word in own - other if nearest(word, other) is None]
+    return None if strange else short[near]
 
 
 def _drop(launch: Launch, name: str, instead: str | None, value: str | None) -> Fix:

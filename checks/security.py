@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from infer_doctor.catalog.shm import release
@@ -34,6 +35,12 @@ KEY_VARIABLE = "VLLM_API_KEY"
 ROOT_USERS = ("0", "root", "0:0", "root:root")
 SOCKETS = ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock")
 MASK = "<token>"
+SWITCHES = ("0", "1", "true", "false", "yes", "no", "on", "off")
+PUBLIC_NAME = re.compile(
+    r"^GPG_KEY$|PUBLIC_?KEY|(?:^|_)(?:NO|USE|ENABLE|DISABLE|SKIP|REQUIRE)_", re.I
+)
+"""Variables that sound like a secret and are none: GPG_KEY of the images of Python,
+SCCACHE_S3_NO_CREDENTIALS, USE_AUTH."""
 SAID = {"privileged": "privileged", "network": "the host's network; user root or not set"}
 
 
@@ -142,7 +149,7 @@ def key_exposed(launch: Launch) -> Iterator[Finding]:
     for name, place, shown in (*_in_words(launch.words), *_in_rows(launch)):
         yield Finding(
             about=f"{launch.name} {name}",
-            message=f"{name} is given in plain text in {shown}",
+            message=f"a key stands in plain text in {shown}: {name}",
             evidence=(Evidence(source=place.file, line=place.line, excerpt=f"{name} {MASK}"),),
             fixes=(take_key_out(launch, name, place),),
         )
@@ -172,12 +179,16 @@ def _in_rows(launch: Launch) -> Iterator[tuple[str, Place, str]]:
         else:
             secret = SECRET_NAME.search(row.name) is not None
             where = "the environment" if launch.kind in ("command", "script") else "the file"
-        if secret and isinstance(row.value, str) and _is_key(row.value):
+        public = PUBLIC_NAME.search(row.name) is not None
+        if secret and not public and isinstance(row.value, str) and _is_key(row.value):
             yield row.name, row.place, where
 
 
 def _is_key(value: str) -> bool:
-    return value == MASK or not (not value or may_be_shown(value) or value[0] in "$<{")
+    if value == MASK:
+        return True
+    reference = value[:1] in ("$", "<", "{") and ":-" not in value  # ${A:-KEY} holds a key
+    return not (not value or may_be_shown(value) or reference or value.lower() in SWITCHES)
 
 
 @check("security-remote-code", severity="warning", category="security", since="0.2")
@@ -202,13 +213,14 @@ def remote_code(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     name = model if isinstance(model, str) else "the model"
     local = name.startswith(("/", ".", "~"))
     pinned = any(options.get(key) for key in ("revision", "code_revision"))
-    how = "from a folder" if local else "of a fixed revision" if pinned else "of its newest commit"
+    where = f"the folder {name}" if local else f"{name} at a fixed revision"
     place = options.given["trust_remote_code"].place
     yield Finding(
         about=launch.name,
-        message=f"--trust-remote-code runs Python code {how} of {name}"
+        message=f"--trust-remote-code runs whatever Python code is in {where}"
         if local or pinned
-        else f"--trust-remote-code runs the Python code of {name}, at its newest commit",
+        else "--trust-remote-code runs whatever Python code is in the repository of "
+        f"{name} on that day",
         severity="info" if local or pinned else "warning",
         evidence=evidence(options, "trust_remote_code", "model"),
         fixes=() if local or pinned else (pin_remote_code(name, place),),

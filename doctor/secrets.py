@@ -23,12 +23,14 @@ PLACEHOLDER = re.compile(
 STANDS_FOR_KEY = re.compile(
     r"empty|none|null|dummy|fake|placeholder|change[-_]?me|redacted|unused|not[-_]needed"
     r"|no[-_]?key(?:[-_]required)?|sk-no-key-required|token-abc123|vllm|ollama|lm-studio|api[-_]?key"
-    r"|key|token|secret|password|<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|x+|\*+|\.+|(?:hf_|sk-)?(?:x+|\*+|\.+)"
+    r"|key|token|secret|password|<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|\{\{[^{}]*\}\}|(?-i:\$[A-Z_][A-Z0-9_]*)"
+    r"|\$\{\w+(?::?-|:?\?[^{}]*)?\}|\$\([\w.-]+\)|x+|\*+|\.+|(?:hf_|sk-)?(?:x+|\*+|\.+)"
     r"|(?:your|my|insert|replace|paste)(?:[-_ ](?:own|with|hf|hugging[-_]?face|openai|vllm|secret"
     r"|api|access|actual|real|the|your|here|key|token|value))+[-_ .!]*",
     re.I,
 )
-"""Texts that surely are no key and may be shown; PLACEHOLDER is wider, it only silences."""
+"""Texts that surely are no key and may be shown: also references that envsubst, a chart or Kubernetes
+puts in, without a default that could be the key. PLACEHOLDER is wider, it only silences."""
 
 SHORTEST = 8
 """Characters of a text that is taken for a key because of its name."""

@@ -59,6 +59,19 @@ def drop(launch: Launch, problem: OptionProblem, *, safe: bool = True) -> Fix:
     )
 
 
+def continue_line(problem: OptionProblem) -> Fix:
+    """A backslash continues a line only as its last character."""
+    place = problem.place
+    at = f"{place.file}:{place.line}" if place.line else place.file
+    return Fix(
+        id="continue-line",
+        title="Let the backslash be the last character of the line: no blank, no comment after it",
+        safety="manual",
+        restarts=True,
+        actions=(Action(kind="text", text=f"{at}: take out what stands after the backslash"),),
+    )
+
+
 def newer_engine(options: EngineOptions, problem: OptionProblem, version: str) -> Fix:
     """The version that has it."""
     return Fix(

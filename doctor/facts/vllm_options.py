@@ -8,7 +8,6 @@ text; see `vllm_arguments/`. `EngineOptions.basis` says which.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -18,11 +17,9 @@ from infer_doctor.facts.engine_options import EngineOptions, EngineQuestion
 from infer_doctor.facts.trt_release import TrtRelease
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
+from infer_doctor.launch.images import engine_release
 from infer_doctor.launch.model import Launch
 from infer_doctor.registry import probe
-
-IMAGE = re.compile(r"(?:^|/)[\w.-]*vllm[\w.-]*:v?(\d+\.\d+(?:\.\d+)*(?:\.post\d+)?)(?![\w.])")
-"""vllm/vllm-openai:v0.9.2, registry.example/team/vllm-openai:v0.9.2-cu118."""
 
 SERVERS = ("serve", "api_server", "LLM", "EngineArgs", "AsyncEngineArgs")
 
@@ -89,9 +86,9 @@ def vllm_table(
     if launch.machine == "local" and engine is not None and engine.name == "vllm":
         return _installed(sources, engine)
     image = launch.container.image if launch.container else None
-    tag = IMAGE.search(image or "")
-    if tag is not None:
-        return _release(tag[1], f"by the image {image}")
+    release = engine_release(image)
+    if release is not None:
+        return _release(release, f"by the image {image}")
     from infer_doctor.vllm_arguments.table import catalogue
 
     newest = catalogue().versions[-1]

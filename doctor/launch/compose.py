@@ -206,6 +206,9 @@ class _File:
             gpus=gpus,
             gpu_place=gpu_place,
             gpu_devices=devices,
+            other_devices=tuple(
+                row.string for row in service.list("devices") if not row.is_map and not row.is_list
+            ),
             memory_limit=docker_size(self._put_in(memory.string)[0]) if memory else None,
             memory_place=memory.place() if memory else None,
             cpu_limit=quantity(self._put_in(cpu.string)[0]) if cpu else None,

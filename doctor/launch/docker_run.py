@@ -148,6 +148,7 @@ def _container(options: Options, image: Word, place: Place) -> Container:
         gpus=count,
         gpu_place=gpus.place if gpus else None,
         gpu_devices=chosen,
+        other_devices=tuple(d for d in devices if "nvidia" not in d),
         memory_limit=docker_size(memory.text) if memory else None,
         memory_place=memory.place if memory else None,
         shm_size=docker_size(shm.text) if shm else None,

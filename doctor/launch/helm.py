@@ -2,7 +2,8 @@
 
 Charts differ; what is read is the form that most have: a mapping with `image` (a text, or repository
 and tag) and `command` or `args`, beside `env` and `resources`. The values of vLLM's own chart
-(examples/online_serving/chart-helm) have `image.command`.
+(examples/online_serving/chart-helm) have `image.command`; those of its production stack name a model
+(`modelURL`) and settings, of which the chart makes the command (deployment-vllm-multi.yaml).
 """
 
 from __future__ import annotations
@@ -17,6 +18,22 @@ from infer_doctor.launch.kubernetes_pod import Pod, container_of
 from infer_doctor.launch.model import Launch, Variable, Word
 
 DEEPEST = 6
+
+STACK = (
+    ("tensorParallelSize", "--tensor-parallel-size"),
+    ("pipelineParallelSize", "--pipeline-parallel-size"),
+    ("maxModelLen", "--max-model-len"),
+    ("dtype", "--dtype"),
+    ("maxNumSeqs", "--max-num-seqs"),
+    ("maxNumBatchedTokens", "--max-num-batched-tokens"),
+    ("gpuMemoryUtilization", "--gpu-memory-utilization"),
+    ("maxLoras", "--max-loras"),
+)
+STACK_FLAGS = (
+    ("enablePrefixCaching", "--enable-prefix-caching"),
+    ("enableChunkedPrefill", "--enable-chunked-prefill"),
+)
+"""Settings of `vllmConfig` -> options; what else is there is not read."""
 
 
 def is_values(node: Node) -> bool:
@@ -36,6 +53,9 @@ def _parts(node: Node, name: str, depth: int) -> Iterator[tuple[str, Node]]:
     if depth > DEEPEST:
         return
     if node.is_map:
+        if node.text("modelURL") and node.text("repository"):
+            yield name, _stack(node)
+            return
         image = node.get("image")
         inside = image is not None and image.get("command") is not None
         if image is not None and (inside or any(node.list(key) for key in ("command", "args"))):
@@ -46,6 +66,35 @@ def _parts(node: Node, name: str, depth: int) -> Iterator[tuple[str, Node]]:
     elif node.is_list:
         for index, row in enumerate(node.value):
             yield from _parts(row, f"{name}[{index}]", depth + 1)
+
+
+def _stack(node: Node) -> Node:
+    """A model of the production stack as a mapping with `image`, `command` and `args`."""
+
+    def text(value: str, at: Node = node) -> Node:
+        return Node(value, at.file, at.line)
+
+    model, repository = node.value["modelURL"], node.value["repository"]
+    settings = node.get("vllmConfig") or Node({}, node.file, node.line)
+    words: list[Node] = []
+    for key, option in STACK:
+        row = settings.get(key)
+        if row is not None:
+            words += [text(option, row), row]
+    for key, option in STACK_FLAGS:
+        row = settings.get(key)
+        if row is not None:
+            words.append(text(option if row.string == "true" else f"--no-{option[2:]}", row))
+    words += settings.list("extraArgs") or node.list("extraArgs")
+    image = {"repository": repository, "tag": node.get("tag") or text("latest")}
+    merged = {
+        "name": node.get("name") or text("model"),
+        "image": Node(image, repository.file, repository.line),
+        "command": Node([text("vllm"), text("serve"), model], node.file, model.line),
+        "args": Node(words, node.file, node.line),
+        "env": node.get("env") or Node([], node.file, node.line),
+    }
+    return Node(merged, node.file, node.line)
 
 
 def _launch(name: str, node: Node, file: str) -> list[Launch]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from infer_doctor.launch.model import Place, Word
+from infer_doctor.launch.model import Launch, Place, Word
+
+if TYPE_CHECKING:
+    from infer_doctor.facts.engine_options import EngineOptions
 
 SERVE_SINCE = (0, 11, 1)
 """vllm/vllm-openai starts `vllm serve`, before that `python3 -m vllm.entrypoints.openai.api_server`
@@ -16,6 +20,13 @@ MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 
 OPENAI = re.compile(r"(?:^|/)vllm-openai(?:-[\w-]+)?$")
 """vllm/vllm-openai, lmcache/vllm-openai, mirrors and the builds for other devices."""
+
+ENGINE_TAG = re.compile(r"(?:^|/)[\w.-]*vllm[\w.-]*:v?(0\.\d+(?:\.\d+)*(?:\.post\d+)?)(?![\w.])")
+
+OWN_RELEASES = re.compile(
+    r"(?:^|/)lmcache/|(?:^|/)[\w.-]*(?:runtime|router|operator|exporter|proxy|simulator|sim)[\w.-]*$"
+)
+"""Images whose tags are releases of LMCache, Dynamo (vllm-runtime) or a tool beside the engine."""
 
 ENGINE_OPTIONS = (
     "--max-model-len",
@@ -42,6 +53,26 @@ def release(tag: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found[1].split(".")) if found else None
 
 
+def engine_release(image: str | None) -> str | None:
+    """The release of vLLM that an image's tag names: vllm/vllm-openai:v0.9.2-cu118 -> 0.9.2.
+
+    Every release is 0.x up to now: nvcr.io/nvidia/vllm:25.09-py3 counts months.
+    """
+    found = ENGINE_TAG.search(image or "")
+    if found is None or OWN_RELEASES.search(split_image(image or "")[0]):
+        return None
+    return found[1]
+
+
+def another_engine(launch: Launch, options: EngineOptions) -> bool:
+    """Whether the image is of a version that nothing tells, and surely not simply the newest."""
+    image = launch.container.image if launch.container else None
+    if image is None or options.exact or engine_release(image) is not None:
+        return False
+    _, tag, digest = split_image(image)
+    return digest is not None or (tag is not None and tag != "latest")
+
+
 def entrypoint(image: str | None, arguments: tuple[Word, ...], place: Place) -> tuple[Word, ...]:
     """The words that the image puts before its arguments; none when that is not known."""
     if image is None or "$" in image or "{{" in image:
@@ -49,7 +80,7 @@ def entrypoint(image: str | None, arguments: tuple[Word, ...], place: Place) -> 
     name, tag, _ = split_image(image)
     if not OPENAI.search(name):
         return _by_options(arguments, place)
-    version = release(tag)
+    version = None if OWN_RELEASES.search(name) else release(tag)
     words = MODULE if version is not None and version < SERVE_SINCE else SERVE
     return tuple(Word(text=word, place=place) for word in words)
 

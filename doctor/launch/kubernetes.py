@@ -8,6 +8,7 @@ from dataclasses import field, replace
 
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Unavailable
+from infer_doctor.launch import llmisvc
 from infer_doctor.launch.command import Around, launches
 from infer_doctor.launch.document import Node
 from infer_doctor.launch.images import entrypoint
@@ -33,7 +34,10 @@ TEMPLATES: dict[str, tuple[tuple[str, ...], ...]] = {
     "ServingRuntime": (("spec",), ("spec", "workerSpec")),
     "ClusterServingRuntime": (("spec",), ("spec", "workerSpec")),
 }
-"""Where the pods of a kind are described; for all others in spec.template."""
+"""Where the pods of a kind are described; for all others in spec.template, or wherever an object of
+the kind has `containers` (RayCluster, ModelServing, DisaggregatedSet and other resources)."""
+
+DEEPEST = 12
 
 
 def is_kubernetes(node: Node) -> bool:
@@ -47,6 +51,22 @@ def read(nodes: Sequence[Node], file: str) -> list[Launch]:
     for row in objects:
         found += _Object(row, file, objects).launches()
     return found
+
+
+def _pods(node: Node | None, name: str, depth: int) -> Iterator[tuple[str, Node]]:
+    """The specifications of pods anywhere in an object, each with the name of its part."""
+    if node is None or depth > DEEPEST:
+        return
+    if node.is_map:
+        if any(row.is_map for row in node.list("containers")):
+            yield name, node
+            return
+        own = node.text("name") or node.text("groupName") or name
+        for key, row in node.items():
+            yield from _pods(row, own or key, depth + 1)
+    elif node.is_list:
+        for row in node.value:
+            yield from _pods(row, name, depth + 1)
 
 
 def _labels(template: Node) -> dict[str, str]:
@@ -70,6 +90,8 @@ class _Named:
     pod: Pod
     part: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    configured: bool = False
+    """The controller adds variables and volumes that are not in the file."""
 
 
 class _Object:
@@ -93,16 +115,28 @@ class _Object:
         if self._kind == "InferenceService":
             replicas = _number(self._node.text("spec", "predictor", "minReplicas"))
             yield from self._model(replicas)
-        for path in TEMPLATES.get(self._kind, (("spec", "template"),)):
-            template = self._node.get(*path)
-            if template is None:
-                continue
+        if self._kind == llmisvc.KIND:
+            for load in llmisvc.workloads(self._node):
+                pod = Pod(node=load.pod, kind=self._kind, group_size=load.group_size)
+                yield _Named(node=load.node, pod=pod, part=load.part, configured=True)
+        templates = [
+            (path, template)
+            for path in TEMPLATES.get(self._kind, (("spec", "template"),))
+            if (template := self._node.get(*path)) is not None
+        ]
+        for path, template in templates:
             inner = template.get("spec") or template
             pod = Pod(node=inner, kind=self._kind, replicas=replicas, group_size=size)
             part = path[-1].removesuffix("Template") if self._kind == "LeaderWorkerSet" else ""
             rows = inner.list("containers")
             for row in (row for row in rows if row.is_map):
                 yield _Named(node=row, pod=pod, part=part, labels=_labels(template))
+        if self._kind not in TEMPLATES and not any(
+            (template.get("spec") or template).list("containers") for _, template in templates
+        ):
+            for part, spec in _pods(self._node.get("spec"), "", 0):
+                for row in (row for row in spec.list("containers") if row.is_map):
+                    yield _Named(node=row, pod=Pod(node=spec, kind=self._kind), part=part)
 
     def _model(self, replicas: int | None) -> Iterator[_Named]:
         """spec.predictor.model: the runtime's container, if it is in the file, with these arguments."""
@@ -152,6 +186,12 @@ class _Object:
             container_of(node, named.pod, name),
             services=services_of(self._objects, named.labels),
         )
+        if named.configured:
+            environment.append(
+                Variable(name="*", value=None, place=place, source="the controller's configuration")
+            )
+            volumes = (*container.volumes, llmisvc.shared_memory(node))
+            container = replace(container, volumes=volumes)
         around = Around(
             name=": ".join(parts),
             kind="kubernetes",

@@ -61,6 +61,11 @@ def container_of(node: Node, pod: Pod, name: str) -> Container:
         gpu_place=gpu_place,
         gpu_claims=claims,
         gpu_devices=tuple(_mig(node)),
+        other_devices=tuple(
+            name
+            for name, _ in _resources(node, "limits")
+            if "/" in name and not name.startswith("nvidia.com/")
+        ),
         memory_limit=kubernetes_size(memory.string) if memory else None,
         memory_place=memory.place() if memory else None,
         cpu_limit=quantity(cpu.string) if cpu else None,

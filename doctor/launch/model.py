@@ -152,6 +152,8 @@ class Container:
     gpu_claims: tuple[str, ...] = ()
     """Dynamic Resource Allocation: the names of the resource claims of the container."""
     gpu_devices: tuple[str, ...] = ()
+    other_devices: tuple[str, ...] = ()
+    """Devices and extended resources that are not NVIDIA's: /dev/kfd, amd.com/gpu."""
     memory_limit: int | None = None
     memory_place: Place | None = None
     cpu_limit: float | None = None

@@ -169,7 +169,18 @@ def _engine_of(node: Node) -> str | None:
     keys = {name for name, _ in node.items()}
     if TRTLLM_KEYS.intersection(keys):
         return "tensorrt-llm"
-    return "vllm" if VLLM_KEYS.intersection(key.replace("_", "-") for key in keys) else None
+    return "vllm" if _is_vllm(node, {key.replace("_", "-") for key in keys}) else None
+
+
+def _is_vllm(node: Node, keys: set[str]) -> bool:
+    """Half of the keys are vLLM's: other programs have a `model` and a `port` as well."""
+    model = node.get("model")
+    if not VLLM_KEYS.intersection(keys) or (model is not None and (model.is_map or model.is_list)):
+        return False
+    from infer_doctor.vllm_arguments.table import catalogue
+
+    known = sum(bool(catalogue().spans_of_option(f"--{key}")) for key in keys)
+    return known * 2 >= len(keys)
 
 
 def _config(text: str, file: str, engine: str) -> Launch:

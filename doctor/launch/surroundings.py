@@ -21,13 +21,50 @@ OTHER_DEVICE = re.compile(
 )
 """Words in names of images that are built for something else than NVIDIA GPUs."""
 
-OTHER_VARIABLES = ("VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "HIP_VISIBLE_DEVICES")
+OTHER_VARIABLES = (
+    "VLLM_CPU_KVCACHE_SPACE",
+    "VLLM_CPU_OMP_THREADS_BIND",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ROCM_PATH",
+    "PYTORCH_ROCM_ARCH",
+    "ASCEND_RT_VISIBLE_DEVICES",
+    "HABANA_VISIBLE_DEVICES",
+    "TPU_VISIBLE_CHIPS",
+    "ZE_AFFINITY_MASK",
+)
+OTHER_TARGETS = ("cpu", "rocm", "tpu", "xpu", "hpu", "neuron", "openvino")
+"""VLLM_TARGET_DEVICE for other devices."""
+
+OTHER_HARDWARE = re.compile(
+    r"^/dev/(?:kfd|dri|accel|vfio|davinci|neuron|hl)"
+    r"|^(?:amd\.com|habana\.ai|google\.com/tpu|gpu\.intel\.com|aws\.amazon\.com/neuron|huawei\.com"
+    r"|cambricon\.com|metax-tech\.com|mthreads\.com|iluvatar)"
+)
+"""Device nodes and extended resources of AMD, Intel, Habana, Google, AWS, Huawei and others."""
 
 SIZE = re.compile(r"parallel.size|^-(?:tp|pp|dp|dpl|n)$|nnodes")
 """Options that say how many ranks there are."""
 
 SERVERS = ("serve", "api_server", "trtllm-serve")
 """Entries that answer requests."""
+
+GROUPING = re.compile(r": (\w+)/")
+SINGLE_PODS = (
+    "Pod",
+    "Deployment",
+    "ReplicaSet",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "CronJob",
+    "InferenceService",
+    "LLMInferenceService",
+    "ServingRuntime",
+    "ClusterServingRuntime",
+    "LeaderWorkerSet",
+)
+"""Objects whose engine lives in one pod, or whose group of pods is read from the file."""
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
@@ -56,8 +93,12 @@ def require_nvidia(launch: Launch, container: Container) -> None:
     if image is not None:
         raise NotApplicable(f"the image is built for {image[1].lower()}")
     for row in launch.environment:
-        if row.name in OTHER_VARIABLES:
+        target = row.name == "VLLM_TARGET_DEVICE" and row.value in OTHER_TARGETS
+        if row.name in OTHER_VARIABLES or target:
             raise NotApplicable(f"{row.name} is for other devices than NVIDIA GPUs")
+    for device in container.other_devices:
+        if OTHER_HARDWARE.match(device) and not container.gpus:
+            raise NotApplicable(f"{device} is no NVIDIA GPU")
     for name, _ in container.node_selector:
         if "tpu" in name or "amd.com" in name or "habana" in name:
             raise NotApplicable(f"the node selector {name} chooses other devices")
@@ -94,6 +135,9 @@ def ranks_in_pod(launch: Launch, options: EngineOptions) -> int:
     }
     if "ray" in backends and pods == 1:
         raise Unavailable("Ray may place ranks in other pods, which are not in the file")
+    kind = GROUPING.search(launch.name) if launch.kind == "kubernetes" else None
+    if kind is not None and kind[1] not in SINGLE_PODS and pods == 1 and replica * data > 1:
+        raise Unavailable(f"a {kind[1]} may spread the ranks over several pods")
     ranks, rest = divmod(replica * data, pods)
     if rest:
         raise Unavailable(f"{replica * data} ranks do not divide into {pods} pods")

@@ -17,6 +17,9 @@ PLAIN = re.compile(r"[^\s;&|()<>\\'\"$`]+")
 INSIDE = re.compile(r'[^"\\$`]+')
 DEFAULT = re.compile(r"""[^"'\\$`]+""")
 OPERATION = re.compile(r":?[-=+?]")
+ANSI_C = re.compile(r"[^'\\]+|\\(?:x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", re.S)
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
+"""Of $'...' (bash, "ANSI-C Quoting"); every other character stands for itself."""
 DEEPEST = 40
 """Nested `${X:-${Y:-...}}`."""
 
@@ -150,9 +153,12 @@ class Lexer:
                 end = end if end >= 0 else len(self._text)
                 _add(parts, self._text[self._at + 1 : end], quoted=True)
                 self._at = end + 1
-            elif char == '"':
-                self._at += 1
+            elif char == '"' or self._text.startswith('$"', self._at):
+                self._at += 1 + (char == "$")
                 self._double(parts)
+            elif self._text.startswith("$'", self._at):
+                self._at += 2
+                self._ansi_c(parts)
             elif char in "$`":
                 parts.append(self._dollar(quoted=False, depth=0))
             else:
@@ -175,6 +181,23 @@ class Lexer:
                 parts.append(self._dollar(quoted=True, depth=0))
             else:
                 self._run(parts, INSIDE, quoted=True)
+
+    def _ansi_c(self, parts: list[Part]) -> None:
+        """The rest of $'...', its escapes put in."""
+        _add(parts, "", quoted=True)
+        while found := ANSI_C.match(self._text, self._at):
+            self._at = found.end()
+            text = found[0]
+            if text[0] == "\\":
+                rest = text[1:]
+                if rest[0] in "01234567":
+                    text = chr(int(rest, 8))
+                elif rest[0] in "xu" and len(rest) > 1:
+                    text = chr(int(rest[1:], 16))
+                else:
+                    text = ESCAPES.get(rest, rest)
+            _add(parts, text, quoted=True)
+        self._at += 1
 
     def _run(self, parts: list[Part], pattern: re.Pattern[str], *, quoted: bool) -> None:
         """As many ordinary characters as there are, at least one."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infer_doctor.facts.engine_options import EngineOptions, Option, OptionProblem
+from infer_doctor.launch.images import SERVE_SINCE as IMAGE_SERVES
 from infer_doctor.launch.model import Keyword, Launch, Unknown
 from infer_doctor.vllm_arguments.history import best_choice, missing_field, missing_option, nearest
 from infer_doctor.vllm_arguments.parse import Bad, Parsed, Setting, parse
@@ -15,6 +16,11 @@ from infer_doctor.vllm_arguments.values import choice_problem, listed, range_pro
 SERVERS = ("serve", "api_server")
 CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
 
+LOWERED = ("dtype", "load_format", "quantization", "tokenizer_mode")
+"""Fields that the config classes put into lower case (config/model.py and load.py, 0.6 to 0.33);
+the parser of the command line compares them as they are."""
+
+SERVE_SINCE = (*IMAGE_SERVES, 0, 0)
 FORBIDS_SINCE = (0, 15, 0, 0, 0)
 """Config classes refuse unknown keys (config/utils.py, extra="forbid")."""
 
@@ -25,7 +31,7 @@ def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> Engi
         given, problems, gaps = _of_call(launch, table)
         model = given.pop("model", None)
     else:
-        parsed = parse(launch.words, launch.config, table, serve=launch.entry == "serve")
+        parsed = parse(launch.words, launch.config, table, serve=_takes_word(launch, table))
         given, problems, gaps = _of_words(parsed, table, launch.entry)
         model = _model(launch, parsed, given)
     return EngineOptions(
@@ -42,11 +48,30 @@ def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> Engi
     )
 
 
+def _takes_word(launch: Launch, table: Table) -> bool:
+    """Whether the model is a word: not in images older than the release whose entry point is `serve`.
+
+    An image with a tag that moves is read as one of today; --engine may name an older one.
+    """
+    if launch.entry != "serve":
+        return False
+    container = launch.container
+    of_image = (
+        container is not None
+        and bool(launch.program)
+        and launch.program[0].place == container.image_place
+    )
+    return not (of_image and ordered(table.version or "999") < SERVE_SINCE)
+
+
 def _of_words(
     parsed: Parsed, table: Table, entry: str
 ) -> tuple[dict[str, Option], list[OptionProblem], list[str]]:
     given: dict[str, Option] = {}
-    problems = [_problem(bad, table, entry) for bad in parsed.bad]
+    gaps = list(parsed.gaps)
+    if entry != "serve" and parsed.model is not None and parsed.model.unknown and not gaps:
+        gaps.append(f"words that are not in the file: {parsed.model.unknown}")
+    problems = [_problem(bad, table, entry) for bad in _with_cause(parsed, entry)]
     for setting in parsed.settings:
         name = setting.row["dest"]
         before = given.get(name)
@@ -69,7 +94,18 @@ def _of_words(
                 "the last one counts",
             )
         )
-    return given, problems, list(parsed.gaps)
+    return given, problems, gaps
+
+
+def _with_cause(parsed: Parsed, entry: str) -> Iterator[Bad]:
+    """The words that are refused; of `serve serve MODEL` the second `serve` is the one too many."""
+    model = parsed.model
+    first = next((bad for bad in parsed.bad if bad.fault == "leftover"), None)
+    if entry != "serve" or model is None or model.text != "serve" or first is None:
+        yield from parsed.bad
+        return
+    yield Bad(fault="leftover", token=model, text="serve")
+    yield from (bad for bad in parsed.bad if bad is not first)
 
 
 def _parsers(given: dict[str, Option], table: Table) -> Iterator[OptionProblem]:
@@ -158,6 +194,18 @@ def _problem(bad: Bad, table: Table, entry: str) -> OptionProblem:
                 f"{bad.option} takes no value: {bad.text} is left over, and {who} refuses it",
                 bad.option if (bad.text or "").lower() in ("true", "1", "yes", "on") else None,
             )
+        if not (bad.text or "").strip():
+            return made(
+                "unknown",
+                f"the line ends with a backslash and a blank: {who} gets the blank as a word, and the "
+                "lines below do not belong to the command",
+            )
+        if entry == "serve" and bad.text == "serve":
+            return made(
+                "unknown",
+                "`vllm serve` runs already, as the image's entry point or as the words before: a second "
+                "serve is taken for the model, and the model after it is refused",
+            )
         if entry != "api_server":
             return made(
                 "unknown", f"{bad.text} belongs to no option, and the model is named before it"
@@ -181,7 +229,10 @@ def _problem(bad: Bad, table: Table, entry: str) -> OptionProblem:
 
 
 def _choice(bad: Bad) -> str | None:
-    """The nearest of the choices."""
+    """The nearest of the choices; a share of the memory that was given in percent."""
+    if bad.fault == "range" and bad.option == "--gpu-memory-utilization":
+        percent = float(bad.text or "nan")
+        return f"{bad.option} {percent / 100:g}" if 10 <= percent <= 100 else None
     choices = [str(one) for one in (bad.row or {}).get("choices", ()) if one is not None]
     if bad.fault != "choice" or not choices or not bad.text:
         return None
@@ -280,7 +331,10 @@ def _value(option: Option, row: Row | None) -> Iterator[OptionProblem]:
         return
     found: tuple[Any, str | None] = ("range", range_problem(value, row))
     if isinstance(value, str) and row.get("type", "").rstrip("?") == "str":
-        found = ("choice", choice_problem(value, row))
+        text = value.lower() if option.name in LOWERED else value
+        if option.name == "guided_decoding_backend":
+            text = text.partition(":")[0]  # xgrammar:no-fallback, 0.8 (GuidedDecodingParams)
+        found = ("choice", choice_problem(text, row))
     kind, words = found
     if words is None:
         return

@@ -34,6 +34,9 @@ from infer_doctor.vllm_arguments.words import (
 VALUE_LIKE = re.compile(r"-?[\d.]+\w?|true|false|none|auto|[{\[].*", re.I | re.S)
 """What no model is called."""
 
+SEVERAL = re.compile(r"\$[@*]|\[[@*]\]|args?\b|args?_|_args|opts|options|flags|params|extra", re.I)
+"""An expression that may stand for several words: "$@", "${ARGS[@]}", $EXTRA_ARGS."""
+
 NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 
 COUNTS = {"+": (1, 10**6), "*": (0, 10**6), "?": (0, 1)}
@@ -268,6 +271,8 @@ class _Reader:
                 return
         if self.takes_model and self.model is None:
             self.model = token
+            if token.unknown is not None and SEVERAL.search(token.unknown):
+                self.gaps.append(f"words that are not in the file: {token.unknown}")
         elif token.unknown is not None:
             self.gaps.append(f"words that are not in the file: {token.unknown}")
         else:

@@ -17,6 +17,9 @@ HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
+LIMITS: Mapping[str, Mapping[str, int]] = {"port": {"ge": 0, "le": 65535}}
+"""Bounds that no class of the engine declares: bind() refuses another port after the model's load."""
+
 MOST_SHOWN = 20
 """Choices that a message names one by one."""
 
@@ -189,13 +192,14 @@ def range_problem(value: Any, row: Row) -> str | None:
     """Why the config class refuses a number, if it does."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    bounds = row.get("bounds", {}) or LIMITS.get(str(row.get("dest")), {})
     for key, word in (
         ("gt", "more than"),
         ("ge", "at least"),
         ("lt", "less than"),
         ("le", "at most"),
     ):
-        bound = row.get("bounds", {}).get(key)
+        bound = bounds.get(key)
         if not isinstance(bound, (int, float)):
             continue
         fits = {

@@ -11,9 +11,10 @@ from doctor_process import Run
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.engine_options import EngineQuestion
-from infer_doctor.facts.vllm_options import IMAGE, VllmTable, vllm_sources, vllm_table
+from infer_doctor.facts.vllm_options import VllmTable, vllm_sources, vllm_table
 from infer_doctor.host import Capture, Host
 from infer_doctor.launch.command import read
+from infer_doctor.launch.images import engine_release
 from infer_doctor.launch.model import Container, Launch, Place
 from infer_doctor.vllm_arguments.table import catalogue
 
@@ -55,12 +56,16 @@ def test_what_is_no_version_is_wrong_usage(run: Run, words: str) -> None:
         ("vllm/vllm-openai:latest", None),
         ("vllm/vllm-openai@sha256:00", None),
         ("python:3.12", None),
-        ("myvllm/server:2024.01", "2024.01"),
+        ("myvllm/server:2024.01", None),
+        ("vllm/vllm-openai-cpu:v0.20.1-arm64", "0.20.1"),
+        ("nvcr.io/nvidia/vllm:25.09-py3", None),
+        ("lmcache/vllm-openai:v0.4.3", None),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.4.1", None),
+        ("someone/vllm-router:0.7.2", None),
     ],
 )
 def test_tags_of_images(image: str, version: str | None) -> None:
-    found = IMAGE.search(image)
-    assert (found[1] if found else None) == (version if "vllm" in image.split("/")[-1] else None)
+    assert engine_release(image) == version
 
 
 def table(launch: Launch, **given: Any) -> VllmTable:
