@@ -144,7 +144,15 @@ def build(
         facts={subject.name: _facts(subject) for subject in subjects},
     )
     masked: Report = _mask(report, redactor)
-    return masked
+    return dataclasses.replace(masked, redactions=_most(redactions, redactor.redactions))
+
+
+def _most(*lists: Sequence[Redaction]) -> tuple[Redaction, ...]:
+    """The larger number of each kind: some values stand only in the report, others in its captures."""
+    counts: dict[str, int] = {}
+    for row in (row for rows in lists for row in rows):
+        counts[row.kind] = max(counts.get(row.kind, 0), row.count)
+    return tuple(Redaction(kind=kind, count=counts[kind]) for kind in sorted(counts))
 
 
 def _decided(results: Sequence[CheckResult]) -> list[CheckResult]:

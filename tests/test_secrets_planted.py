@@ -166,6 +166,27 @@ def test_each_kind_is_counted(outputs: dict[str, str]) -> None:
     assert counts["token"] >= 40
 
 
+def test_what_stands_only_in_the_report_is_counted_too() -> None:
+    redactor = Redactor([])
+    subject = Subject(
+        "host", Registry(), host=None, given=[Texts(texts=("api_key: purple-1",), rows=())]
+    )
+    report = build(
+        command="check",
+        version="0.1.0",
+        started_at="2026-01-02T03:04:05Z",
+        duration_s=0.1,
+        subjects=[subject],
+        results=run([planted.infer_doctor_check], subject),  # type: ignore[attr-defined]
+        fail_on="error",
+        required=(),
+        launch=None,
+        redactor=redactor,
+        redactions=redactor.redactions,
+    )
+    assert [(row.kind, row.count) for row in report.redactions] == [("token", 1)]
+
+
 @pytest.mark.parametrize("text", KEPT)
 def test_what_is_no_secret_stays(text: str) -> None:
     assert secret_forms.mask(text, lambda kind, value: f"<{kind}:{value}>".upper()) in (
