@@ -42,6 +42,8 @@ FOREIGN = (
     "(docker logs, kubectl logs -c CONTAINER, journalctl -u UNIT)"
 )
 
+CUT = "the log ends inside a traceback: send the rest of it, the error's own line is the next"
+
 Facts = dict[type, object]
 
 
@@ -138,6 +140,8 @@ def _facts(
     if cause is not None and cause.effect == "stall" and statistics.alive(start) > _line(cause):
         cause = None  # it went on
     unexplained = None if cause else choose.to_send(start)
+    if cause is None and unexplained is None and story.in_traceback and not start.served:
+        unexplained = CUT
     state = _state(start, cause, unexplained)
     if not own:
         unexplained = FOREIGN

@@ -218,6 +218,11 @@ class Story:
     def now(self) -> Start:
         return self.starts[-1]
 
+    @property
+    def in_traceback(self) -> bool:
+        """Whether the log ends inside a traceback, before the error's own line."""
+        return bool(self._inside)
+
     def serves(self) -> None:
         """Statistics were printed: a log that begins after the start is one of a running server."""
         if not self.now.marked and not self.now.stage:

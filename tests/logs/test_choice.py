@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from infer_doctor.facts.log import ColdStart, EngineLog, Serving
 from infer_doctor.logs.read import read_texts
 
+CAPTURES = Path(__file__).parent.parent / "captures" / "logs"
 ENGINE = "(EngineCore pid={pid}) "
 ARGUMENTS = "INFO 11-30 10:0{n}:00 [api_utils.py:273] non-default args: {{'model': '/models/m'}}"
 CONFIG = (
@@ -251,3 +254,18 @@ def test_a_slow_phase_is_told_even_when_the_start_is_not_whole() -> None:
     assert isinstance(start, ColdStart)
     assert (start.complete, start.filesystem) == (False, "NFS")
     assert start.weights_per_second == pytest.approx(0.21, abs=0.01)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in CAPTURES.glob("fail-*.log")])
+def test_a_log_cut_before_its_cause_names_no_other(name: str) -> None:
+    lines = (CAPTURES / f"{name}.log").read_text(errors="replace").splitlines()
+    whole = read_texts(lines)[EngineLog]
+    assert isinstance(whole, EngineLog) and whole.cause
+    first = whole.cause.evidence[0].line or 1
+    for kept in range(2, first, max(1, first // 12)):
+        cut = read_texts(lines[:kept])[EngineLog]
+        assert isinstance(cut, EngineLog)
+        assert cut.cause is None or cut.cause.category == whole.cause.category, kept
+        assert cut.state != "ready"
+        if any("Traceback" in line for line in lines[:kept]):
+            assert cut.cause or cut.unexplained, kept
