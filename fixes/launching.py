@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from infer_doctor.facts.engine_options import Option
@@ -49,6 +50,9 @@ def set_option(
         return (_key(launch, keyword, "set", literal, f"set {keyword.name} to {literal}"),)
     if launch.kind == "python":
         return _python(launch, name, value)
+    written = given.flag if given else name
+    if not written.startswith("-"):
+        return _new_key(launch, written, value)
     word = _word(launch, given.flag if given else name, given)
     text = None if value is None else str(value)
     if word is not None:
@@ -96,6 +100,11 @@ def rename_option(
         name, _, value = successor.partition(" ")
         style = "_" if "_" in option or keyword in launch.keywords else "-"
         new = name.lstrip("-").replace("-", style)
+        before = keyword.name.rpartition(".")[0]
+        if before:
+            if new.rpartition(".")[0] != before:
+                return (Action(kind="text", text=text),)  # it moves to another part of the file
+            new = new.rpartition(".")[2]
         edit = _key(launch, keyword, "rename", f"{new} {value}".strip(), text)
         return (edit,)
     word = _at(launch, option, place)
@@ -292,6 +301,16 @@ def _said(place: Place, text: str) -> str:
     return f"in {place.file}{f':{place.line}' if place.line else ''}: {text}"
 
 
+def _new_key(launch: Launch, name: str, value: Any) -> tuple[AnyAction, ...]:
+    """A key of the configuration file of the launch; a sentence where there is none."""
+    places = {row.place.file: row.place for row in launch.config}
+    if len(places) != 1:
+        return (Action(kind="text", text=f"write {name}: {value}"),)
+    (place,) = places.values()
+    row = Keyword(name=name, value=None, place=Place(file=place.file))
+    return (_key(launch, row, "set", _literal(launch, place, value), f"set {name}: {value}"),)
+
+
 def _keyword(launch: Launch, name: str, given: Option | None) -> Keyword | None:
     wanted = given.flag if given else name
     return _written_keyword(launch, wanted)
@@ -302,7 +321,20 @@ def _written_keyword(launch: Launch, name: str) -> Keyword | None:
     for row in (*launch.keywords, *launch.config):
         if row.name.lstrip("-").replace("-", "_") == plain:
             return row
+    first, *rest = name.split(".")
+    for row in launch.config:
+        if rest and row.name == first and _holds(row.value, rest):
+            return Keyword(name=name, value=None, place=row.place)
     return None
+
+
+def _holds(value: Any, keys: Sequence[str]) -> bool:
+    """Whether a value of a configuration file has a key in the depth."""
+    for key in keys:
+        if not isinstance(value, Mapping) or key not in value:
+            return False
+        value = value[key]
+    return True
 
 
 def _word(launch: Launch, flag: str, given: Option | None) -> Word | None:

@@ -96,7 +96,15 @@ def ask(text):
 
 OPEN = COMPOSE.replace("127.0.0.1:", "")
 
+TRT = "# ours\ntrtllm-serve Qwen/Qwen3-8B --backend pytorch"
+
 CASES: list[tuple[str, str, str]] = [
+    ("trt-argument-unknown", "start.sh", f"{TRT} --max_bach_size 8\n"),
+    (
+        "trt-argument-renamed",
+        "options.yaml",
+        "# options\nbackend: pytorch\nkv_cache_config:\n  free_gpu_mem_fraction: 0.8  # most\n",
+    ),
     ("client-timeout-missing", "client.py", CLIENT),
     ("client-retries-multiply", "client.py", RETRIES),
     ("security-api-open", "compose.yaml", OPEN),
