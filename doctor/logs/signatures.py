@@ -50,6 +50,8 @@ class Signature:
     example: str
     strong: re.Pattern[str] | None
     unless: tuple[str, ...]
+    begins: re.Pattern[str] | None
+    """Found in the text: a new process said it before any mark of a start."""
 
 
 @frozen
@@ -121,6 +123,7 @@ def _signature(id: str, engine: str, row: Mapping[str, str], bases: Mapping[str,
         example=row.get("example", ""),
         strong=re.compile(row["strong"]) if "strong" in row else None,
         unless=_lines(row.get("not-at", "")),
+        begins=re.compile(row["begins"]) if "begins" in row else None,
     )
 
 

@@ -288,6 +288,8 @@ class Story:
         for word in signature.unless:
             if word == line.level or word in text[: match.start()] + text[match.end() :]:
                 return False
+        if signature.begins is not None and self._anew(signature.begins, text):
+            self._start(place, line.time)
         if len(self.now.hits) < HITS_KEPT:
             start, stop = match.span()
             piece = (
@@ -332,8 +334,7 @@ class Story:
     def _mark(self, mark: Mark, match: re.Match[str], place: Place, line: Line) -> None:
         values = {name: value for name, value in match.groupdict().items() if value is not None}
         if self._begins(mark, line):
-            self.starts.append(Start(len(self.starts) + 1, place, line.time))
-            self._frames.clear()
+            self._start(place, line.time)
         start = self.now
         start.marked = True
         if start.time is None:
@@ -367,6 +368,15 @@ class Story:
             start.engine = start.engine or "vllm"
         if "arguments" in values or "config" in values:
             self._settings(values.get("arguments") or values["config"])
+
+    def _anew(self, begins: re.Pattern[str], text: str) -> bool:
+        """Whether a process that printed no mark of a start yet says this after another start."""
+        over = self.now.failed or self.now.stage not in ("", "arguments")
+        return over and begins.search(text) is not None
+
+    def _start(self, place: Place, time: float | None) -> None:
+        self.starts.append(Start(len(self.starts) + 1, place, time))
+        self._frames.clear()
 
     def _begins(self, mark: Mark, line: Line) -> bool:
         start = self.now

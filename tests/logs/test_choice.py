@@ -269,3 +269,16 @@ def test_a_log_cut_before_its_cause_names_no_other(name: str) -> None:
         assert cut.state != "ready"
         if any("Traceback" in line for line in lines[:kept]):
             assert cut.cause or cut.unexplained, kept
+
+
+@pytest.mark.parametrize("first", ["fit-1b", "fail-8b-len-kv", "fail-unknown-arch"])
+def test_a_restart_that_fails_before_its_first_mark_counts(first: str) -> None:
+    lines = [
+        line
+        for name in (first, "fail-unknown-arg")
+        for line in (CAPTURES / f"{name}.log").read_text(errors="replace").splitlines()
+    ]
+    log = read_texts(lines)[EngineLog]
+    assert isinstance(log, EngineLog) and log.cause
+    assert log.starts == 2
+    assert log.cause.category == "launch_argument"
