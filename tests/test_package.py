@@ -21,7 +21,7 @@ FOLDERS = {"doctor": "infer_doctor", "checks": "infer_doctor/checks", "fixes": "
 
 def sources() -> dict[str, Path]:
     """Path in the wheel -> file of the tree, for all that belongs to the package."""
-    kinds = (".py", ".json", ".typed")
+    kinds = (".py", ".ini", ".json", ".typed")
     return {
         f"{target}/{path.relative_to(ROOT / folder)}": path
         for folder, target in FOLDERS.items()
