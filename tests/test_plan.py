@@ -255,10 +255,10 @@ def test_gpu_of_a_snapshot(tmp_path: Path) -> None:
     assert report["primary"]["check"] == "gpu-memory-held"
 
 
-def test_another_engine_is_said(tmp_path: Path) -> None:
+def test_a_model_of_another_engine_that_is_not_here(tmp_path: Path) -> None:
     ended = Run(tmp_path)("plan", "--gpu", "H200", "--", "trtllm-serve", "meta/llama")
-    assert ended.returncode == 2
-    assert "the memory plan is about vLLM" in ended.stderr
+    assert ended.returncode == 3
+    assert "configuration of the model is not known" in " ".join(ended.stdout.split())
 
 
 def test_nothing_named_is_wrong_usage(tmp_path: Path) -> None:

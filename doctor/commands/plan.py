@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from infer_doctor.host import Host
 
 MODULE = "infer_doctor.checks.memory_plan"
+TRTLLM_MODULE = "infer_doctor.checks.trt_memory"
 
 HELD = "gpu-memory-held"
 """The check that names who holds the memory that is missing."""
@@ -93,10 +94,11 @@ def plan(
             raise click.ClickException(str(error)) from None
         judge_for_gpus(examination.subjects, registry, gpu, gpu_memory)
         _read_models_here(examination.subjects, host)
+        module = TRTLLM_MODULE if _is_trtllm(examination.subjects) else MODULE
         checks = [
             one
             for one in registry.checks.values()
-            if one.function.__module__ == MODULE or (one.id == HELD and gpu is None)
+            if one.function.__module__ == module or (one.id == HELD and gpu is None)
         ]
         results = examination.run(checks)
         planned = _plan(examination.subjects, gpus_open=gpu is not None and ":" not in gpu)
@@ -122,6 +124,14 @@ def plan(
     raise click.exceptions.Exit(EXIT[report.verdict])
 
 
+def _is_trtllm(subjects: Sequence[Subject]) -> bool:
+    """Whether every launch starts TensorRT-LLM: its plan has checks of its own."""
+    from infer_doctor.launch.model import Launch
+
+    launches = [row for subject in subjects if isinstance(row := subject.get(Launch), Launch)]
+    return bool(launches) and all(row.engine == "tensorrt-llm" for row in launches)
+
+
 def _read_models_here(subjects: Sequence[Subject], host: Host | None) -> None:
     """A launch of another machine or a snapshot is planned with this machine's files of the model."""
     from infer_doctor.facts.engine_options import EngineOptions
@@ -142,6 +152,7 @@ def _read_models_here(subjects: Sequence[Subject], host: Host | None) -> None:
 def _plan(subjects: Sequence[Subject], *, gpus_open: bool) -> dict[str, Any] | None:
     """The plan of the first launch that can be planned; without a GPU the fewest of each kind."""
     from infer_doctor.facts.memory_plan import PlanGpu, PlanInputs, Planned
+    from infer_doctor.facts.trt_plan import TrtPlanned
     from infer_doctor.memory.changes import changes, fewest
     from infer_doctor.memory.report import wire, wire_of_model
 
@@ -150,6 +161,11 @@ def _plan(subjects: Sequence[Subject], *, gpus_open: bool) -> dict[str, Any] | N
         if isinstance(found, Planned):
             gpus = None if gpus_open else found.gpus
             return wire(found.plan, changes(found.inputs, found.plan.gpu, found.plan, gpus))
+        other = subject.get(TrtPlanned)
+        if isinstance(other, TrtPlanned):
+            from infer_doctor.trtllm.report import wire as wire_of_trtllm
+
+            return wire_of_trtllm(other.plan)
         inputs = subject.get(PlanInputs)
         if isinstance(inputs, PlanInputs) and not isinstance(subject.get(PlanGpu), PlanGpu):
             return wire_of_model(inputs.inputs, fewest(inputs.inputs))

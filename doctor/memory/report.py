@@ -44,6 +44,8 @@ class ReportedPlan:
     """The field `plan`; bytes are per GPU, that of the smallest KV cache. Without a GPU (a model
     alone) only `kinds` and what does not depend on one are set."""
 
+    engine: str = "vllm"
+    """"vllm" or "tensorrt-llm"."""
     fits: bool | None
     reason: str | None
     limit: str | None
@@ -113,6 +115,7 @@ def wire_of_model(inputs: Inputs, kinds: Sequence[Kind]) -> dict[str, Any]:
     names = (field.name for field in dataclasses.fields(ReportedPlan))
     values: dict[str, Any] = dict.fromkeys(names)
     values |= {
+        "engine": "vllm",
         "engine_version": ".".join(map(str, inputs.version)),
         "basis": inputs.basis,
         "max_model_len": next((row.plan.settings.context for row in kinds if row.plan), None),
@@ -161,9 +164,15 @@ def plain(value: Any) -> Any:
 def plan_of(subjects: Sequence[Subject]) -> dict[str, Any] | None:
     """The plan that the checks of a run have made, for its report."""
     from infer_doctor.facts.memory_plan import Planned
+    from infer_doctor.facts.trt_plan import TrtPlanned
 
     for subject in subjects:
         found = subject.facts.get(Planned)
         if isinstance(found, Planned):
             return wire(found.plan)
+        other = subject.facts.get(TrtPlanned)
+        if isinstance(other, TrtPlanned):
+            from infer_doctor.trtllm.report import wire as wire_of_trtllm
+
+            return wire_of_trtllm(other.plan)
     return None

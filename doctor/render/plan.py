@@ -31,7 +31,7 @@ def lines(plan: Mapping[str, Any], width: int) -> Iterator[tuple[str, str]]:
         yield from _kinds(plan, width)
         return
     fits = plan["fits"]
-    engine = f"vLLM {plan['engine_version'].removesuffix('.0')}"
+    engine = _engine(plan)
     count = plan["gpus"]
     gpu = plan["gpu"] if count == 1 else f"{count} x {plan['gpu']}, each"
     head = (
@@ -50,6 +50,13 @@ def lines(plan: Mapping[str, Any], width: int) -> Iterator[tuple[str, str]]:
         yield from _hanging("", f"CUDA graphs take about {size} outside the budget", width)
     yield from _changes(plan, width)
     yield from _hanging("from", "; ".join(plan["assumptions"]), width, "dim")
+
+
+def _engine(plan: Mapping[str, Any]) -> str:
+    """ "vLLM 0.26"; TensorRT-LLM, whose version need not be known, by name alone."""
+    if plan.get("engine") == "tensorrt-llm":
+        return f"TensorRT-LLM {plan['engine_version']}".strip()
+    return f"vLLM {plan['engine_version'].removesuffix('.0')}"
 
 
 def _holds(plan: Mapping[str, Any]) -> str:
@@ -80,7 +87,9 @@ def _bar(plan: Mapping[str, Any], width: int) -> Iterator[tuple[str, str]]:
         text += sign * (max(1, round(size / whole * cells)) if size else 0)
     yield f"{'':<6}|{text[:cells]:<{cells}}|", ""
     words = [f"{sign} {name} {gib(size)}" for name, size, sign in shown if size]
-    words += [f"{name} {gib(size)}" for name, size, _ in parts if name == "KV cache" and size <= 0]
+    words += [
+        f"no {name}: {gib(-size)} short" for name, size, _ in parts if name == "KV cache" and size <= 0
+    ]
     joined = "  ".join(word.replace(" ", TIED) for word in words)
     for text, style in _hanging("", joined, width):
         yield text.replace(TIED, " "), style

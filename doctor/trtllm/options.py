@@ -499,7 +499,9 @@ def _defaults(entry: str) -> dict[str, Any]:
     """What counts where nothing is given (commands/serve.py of 1.2, build.py of 0.14)."""
     if entry == "trtllm-build":
         return dict(flags.BUILD_DEFAULTS)
+    own = {"host": "localhost"} if entry == "trtllm-serve" else {}
     return {
+        **own,
         "tensor_parallel_size": 1,
         "pipeline_parallel_size": 1,
         "context_parallel_size": 1,
