@@ -22,6 +22,12 @@ SHAPE_BYTES = 8 << 20
 FEW_SHAPES = 8
 """So many shapes are counted one by one in C; more in one pass in Python."""
 
+LOOKED_AT = 16 << 10
+"""Bytes from which the indentation of a pasted log is read."""
+
+FEW_LINES = 5
+"""A shorter piece may be the inside of a traceback, where the indentation says something."""
+
 LONGEST_LINE = 1 << 20
 HEAD, TAIL = 48 << 10, 16 << 10
 """Bytes of a longer line that are kept: a cause stands at the beginning or at the end."""
@@ -54,7 +60,7 @@ class Scanner:
 
         After the lines of a block, `see` gets the lines before it, the block and what was counted.
         """
-        for block in whole_lines(blocks):
+        for block in whole_lines(undented(blocks)):
             shapes = block.translate(None, NO_SHAPE).split(b"\n")
             found = set(shapes)
             if fresh := found - self._nothing - self._counted.keys():
@@ -104,6 +110,23 @@ class Scanner:
                 self.counts[kind] += 1
                 self.last[kind] = number
         return kinds
+
+
+def undented(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The blocks without the spaces that every line begins with: a log that was pasted somewhere."""
+    indent: bytes | None = None
+    for block in blocks:
+        if indent is None:
+            lines = block[:LOOKED_AT].split(b"\n")
+            if len(block) > LOOKED_AT:
+                lines.pop()
+            lines = [line for line in lines if line.strip()]
+            heads = {line[: len(line) - len(line.lstrip(b" \t"))] for line in lines}
+            indent = min(heads, key=len, default=b"")
+            if len(lines) < FEW_LINES or not all(head.startswith(indent) for head in heads):
+                indent = b""
+            block = block.removeprefix(indent)
+        yield block.replace(b"\n" + indent, b"\n") if indent else block
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,11 @@ def test_secrets_do_not_leave(secret: str) -> None:
     shown = repr(log)
     for part in ("abcdefgh12345678", "verysecretkey123", "hunter22", "hf_abcdefghij"):
         assert part not in shown
+
+
+def test_a_pasted_log_is_read_without_its_indentation() -> None:
+    text = (Path(__file__).parent.parent / "captures" / "logs" / "fail-8b-len-kv.log").read_text()
+    plain = read_texts(text.splitlines())[EngineLog]
+    pasted = read_texts(["    " + line for line in text.splitlines()])[EngineLog]
+    assert isinstance(plain, EngineLog) and isinstance(pasted, EngineLog)
+    assert plain.cause and plain.cause == pasted.cause
