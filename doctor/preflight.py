@@ -168,7 +168,9 @@ def become(command: Sequence[str]) -> int:
         os.execvpe(command[0], list(command), _environment())  # noqa: S606 - no shell on purpose
     except OSError as error:
         reason = error.strerror or str(error)
-        if error.errno == errno.ENOENT and os.path.exists(command[0]):
+        if error.errno == errno.ENOENT and "/" not in command[0]:
+            reason = "no folder of PATH has it"
+        elif error.errno == errno.ENOENT and os.path.exists(command[0]):
             reason = "the interpreter in its first line is not there"
         say(f"{command[0]}: cannot be started: {reason}")
         return NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
