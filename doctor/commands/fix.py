@@ -332,7 +332,8 @@ def _apply(
             session.examine()
     applying.end()
     lines = [line for row in outcomes for line in show.outcome(row, WIDTH)]
-    if applying.journal is not None:
+    stays = any(row.result in ("cured", "not cured", "undecided") for row in outcomes)
+    if applying.journal is not None and stays:
         lines += ["", f"infer-doctor undo {applying.journal.id} takes this back"]
     if not ready:
         lines = ["nothing that can be applied was found"]

@@ -38,8 +38,13 @@ def prepared(
             raise Refused(f"{path}: was changed after it was examined; run the command again")
         words = ", ".join(edit.text for edit in edits if real(edit.file) == path)
         steps.append(replacing.prepared(path, text.encode(), words, state_folder))
+    removed: list[str] = []
     for action in actions:
-        steps += _steps(action, state_folder)
+        if isinstance(action, Packages):
+            steps.append(packages.prepared(action, removed))
+            removed += action.remove
+        else:
+            steps += _steps(action, state_folder)
     return steps, new
 
 
@@ -49,8 +54,6 @@ def _steps(action: AnyAction, state_folder: str) -> list[Step | Stage]:
             return [_written(action, state_folder)]
         case RemoveFiles():
             return [_removed(path, state_folder) for path in action.files]
-        case Packages():
-            return [packages.prepared(action)]
         case EndProcess():
             return [processes.prepared(action)]
         case Fetch():

@@ -14,7 +14,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from infer_doctor.fixing.files import Refused, sync_folder
@@ -102,11 +103,13 @@ def _installer(action: Packages, verb: str) -> list[str]:
     return [action.python, "-m", "pip", verb, *quiet, *(["-y"] if verb == "uninstall" else [])]
 
 
-def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: Sequence[str], limit_s: float, given: str = ""
+) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             list(command),
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             text=True,
             errors="replace",
@@ -129,8 +132,8 @@ def _named(requirement: str) -> str:
     return normal(re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0])
 
 
-def prepared(action: Packages) -> Change:
-    """The step as the resolver sees it, or Refused."""
+def prepared(action: Packages, removed: Collection[str] = ()) -> Change:
+    """The step as the resolver sees it, or Refused; `removed` are gone when it is done."""
     ended = _run([action.python, "-I", "-c", PLACES], 30)
     if ended.returncode:
         raise Refused(f"{action.python}: does not start: {ended.stderr.strip()[-200:]}")
@@ -145,11 +148,19 @@ def prepared(action: Packages) -> Change:
             raise Refused(f"{folder}: belongs to uid {os.stat(folder).st_uid}, not to you")
         if not os.access(folder, os.W_OK):
             raise Refused(f"{folder}: you may not write there")
-    install = _resolved(action) if action.install else ()
+    gone = set(map(normal, removed))
+    if not action.install:
+        install: tuple[str, ...] = ()
+    elif gone & set(map(_named, action.install)):
+        install = _resolved_without(action, gone, folders)
+    else:
+        install = _resolved(action)
     touched = [*map(normal, action.remove), *map(_named, install)]
     before = versions(folders, touched)
+    before |= dict.fromkeys(gone & set(touched))
     if not install and not any(before.values()):
-        raise Refused(f"{', '.join(action.remove)}: not installed there any more")
+        names = ", ".join((*action.remove, *action.install))
+        raise Refused(f"{names}: there is nothing to change any more")
     rows = [
         f"remove {name} {before[normal(name)]}" for name in action.remove if before[normal(name)]
     ]
@@ -168,12 +179,12 @@ def _row(line: str, before: str | None) -> str:
     return f"install {line}" + (f" over {before}" if before else "")
 
 
-def _resolved(action: Packages) -> tuple[str, ...]:
+def _resolved(action: Packages, given: str = "") -> tuple[str, ...]:
     """What the installer would install, each with its version; raises Refused when it cannot."""
     command = [*_installer(action, "install"), "--dry-run"]
     if not action.uv:
         command += ["--quiet", "--report", "-"]
-    ended = _run([*command, *action.options, *action.install], RESOLVE_S)
+    ended = _run([*command, *action.options, *action.install], RESOLVE_S, given)
     if ended.returncode:
         said = [line for line in ended.stderr.strip().splitlines() if line.strip()][-2:]
         raise Refused(f"the resolver finds no answer: {' '.join(said)}")
@@ -181,6 +192,28 @@ def _resolved(action: Packages) -> tuple[str, ...]:
         return tuple(f"{name}=={version}" for name, version in PINNED.findall(ended.stderr))
     rows = json.loads(ended.stdout)["install"]
     return tuple(_pin(row) for row in rows)
+
+
+def _resolved_without(
+    action: Packages, gone: Collection[str], folders: Sequence[str]
+) -> tuple[str, ...]:
+    """The answer for an environment in which some distributions are no longer there.
+
+    The installer still sees them, so everything is asked for anew, bound to what else is there; of the
+    answer only what differs is installed.
+    """
+    present: Versions = {}
+    for own in importlib.metadata.distributions(path=list(folders)):
+        if own.metadata["Name"]:
+            present.setdefault(normal(own.metadata["Name"]), own.version)
+    for name in gone:
+        present.pop(name, None)
+    bound = "".join(f"{name}=={version}\n" for name, version in present.items())
+    anew = ("--reinstall",) if action.uv else ("--force-reinstall",)
+    options = tuple(word for word in action.options if word not in anew)
+    wanted = replace(action, options=(*anew, "-c", "/dev/stdin", *options))
+    rows = _resolved(wanted, bound)
+    return tuple(row for row in rows if present.get(_named(row)) != row.partition("==")[2])
 
 
 def _pin(row: dict[str, Any]) -> str:

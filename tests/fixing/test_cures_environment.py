@@ -81,6 +81,26 @@ CASES: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
         ],
         [],
     ),
+    "torch-cpu-only": (
+        [
+            {**engine("torch==2.11.0"), "version": "0.26.0+cu130"},
+            torch("2.11.0+cpu", None),
+        ],
+        [torch("2.11.0", "13.0")],
+    ),
+    "engine-trtllm-stub": (
+        [package("tensorrt-llm", "1.0.0")],
+        [
+            package(
+                "tensorrt-llm",
+                "1.0.0",
+                files={
+                    "tensorrt_llm/__init__.py": "",
+                    "tensorrt_llm/bindings.cpython-311-x86_64-linux-gnu.so": "",
+                },
+            )
+        ],
+    ),
     "torch-extension-mismatch": (
         [engine(), CUDA, package("flash-attn", "2.8.3+cu12torch2.8cxx11abiTRUE")],
         [],
@@ -117,6 +137,8 @@ def made(empty: Path, folder: Path, installed: Sequence[Row], offered: Sequence[
     shutil.copytree(empty, copy, symlinks=True)
     house = folder / "house"
     wheels.install(copy, *(wheels.wheel(house, **row) for row in installed))
+    for file in house.glob("*+cpu-*"):
+        file.unlink()  # no index offers it beside the CUDA build
     for row in offered:
         wheels.wheel(house, **row)
     return copy
