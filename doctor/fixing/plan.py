@@ -75,14 +75,17 @@ def _choose(finding: Finding, unsafe: bool, here: Collection[str]) -> Fix:
 def _state(fix: Fix, finding: Finding, unsafe: bool, here: Collection[str]) -> State:
     if fix.safety == "manual":
         return "manual"
+    free = fix.safety == "safe" or unsafe
     steps = [action for action in fix.actions if not _is_note(action)]
     if steps and all(map(can_do, steps)):
         local = finding.subject in here or all(isinstance(step, Edit) for step in steps)
         if local:
-            return "ready" if fix.safety == "safe" or unsafe else "held"
+            return "ready" if free else "held"
         return "manual"
     starts = [step for step in steps if isinstance(step, (Edit, SetVariable))]
-    return "start" if steps and len(starts) == len(steps) else "manual"
+    if not steps or len(starts) < len(steps):
+        return "manual"
+    return "start" if free else "held"
 
 
 def _is_note(action: AnyAction) -> bool:

@@ -265,3 +265,12 @@ def test_files_that_a_launch_names(run: Run) -> None:
     assert f"{folder}/conf.yaml" in run("history").stdout
     run("undo", "--yes")
     assert (folder / "conf.yaml").read_text() == conf
+
+
+def test_unsafe_ones_of_a_command_line_are_held_back_too(run: Run) -> None:
+    words = ["--", "vllm", "serve", "Qwen/Qwen3-8B", "--enable-prefx-caching"]
+    made = run("fix", *SELECT, "--emit", "command", *words)
+    assert made.stdout == "vllm serve Qwen/Qwen3-8B --enable-prefx-caching\n"
+    assert "1 held back as unsafe: --unsafe releases them" in made.stderr
+    made = run("fix", *SELECT, "--unsafe", "--emit", "command", *words)
+    assert made.stdout == "vllm serve Qwen/Qwen3-8B --enable-prefix-caching\n"

@@ -490,6 +490,18 @@ def test_pod(change: dict[str, Any], gone: list[str], came: list[str]) -> None:
         ),
         (
             "command",
+            "vllm serve m --port 8000",
+            {"name": "--host", "value": "::1", "anchor": "gone"},
+            "vllm serve m --port 8000 --host ::1",
+        ),
+        (
+            "shell",
+            "echo a\nvllm serve m \\\n  --port 8000\n",
+            {"name": "--host", "value": "::1", "anchor": "gone", "line": 3},
+            "echo a\nvllm serve m \\\n  --port 8000 \\\n  --host ::1\n",
+        ),
+        (
+            "command",
             "vllm serve m --swap-space 4 --port 8000",
             {"do": "remove", "name": "--swap-space", "old": "4"},
             "vllm serve m --port 8000",

@@ -136,3 +136,21 @@ def _values(edit: Edit, tokens: Sequence[Token], at: int) -> tuple[int, ...]:
     if edit.do == "set" and following and not is_option(following[0]):
         return (at + 1,)
     return ()
+
+
+def behind(edit: Edit, rows: Sequence[Sequence[Token]]) -> tuple[Edit, Sequence[Token]]:
+    """The command that a new word goes to, and the edit with a word that is there to go behind.
+
+    The word that the edit names may have gone with an earlier fix: then the last one of the command
+    in its line.
+    """
+    flat = [token for row in rows for token in row]
+    try:
+        meant = flat[find(flat, edit, lambda word: word == edit.anchor)]
+        return edit, next(row for row in rows if any(token is meant for token in row))
+    except CannotEdit:
+        around = [row for row in rows if row[0].line <= (edit.line or 1) <= row[-1].line + 1]
+        if not around:
+            raise
+    last = around[0][-1]
+    return replace(edit, anchor=last.text, line=last.line), around[0]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from infer_doctor.fixing.edits import shell
 from infer_doctor.fixing.edits.common import (
     CannotEdit,
     Plan,
     Token,
+    behind,
     find,
     line_end,
     line_of,
@@ -32,7 +33,10 @@ def edited(edit: Edit, text: str) -> str:
     lists = _commands(edit, text)
     if edit.what == "variable":
         return _variable(edit, text, lists)
-    tokens = _meant(edit, lists)
+    if edit.anchor is None:
+        tokens = _meant(edit, lists)
+    else:
+        edit, tokens = behind(edit, [row for row in lists if row])
     wanted = plan(edit, tokens)
     new = _carried_out(edit, text, tokens, wanted)
     expected = wanted.of([token.text for token in tokens])
@@ -86,14 +90,10 @@ def _items(text: str, start: int, end: int) -> list[Token]:
     ]
 
 
-def _meant(edit: Edit, lists: Sequence[list[Token]]) -> list[Token]:
-    """The command that holds the word of the edit."""
-    wanted = edit.anchor if edit.anchor is not None else edit.name
+def _meant(edit: Edit, lists: Sequence[list[Token]]) -> Sequence[Token]:
+    """The command that holds the option of the edit."""
     flat = [token for row in lists for token in row]
-    matches: Callable[[str], bool] = lambda word: (  # noqa: E731
-        word == wanted if edit.anchor is not None else word.partition("=")[0] == wanted
-    )
-    meant = flat[find(flat, edit, matches)]
+    meant = flat[find(flat, edit, lambda word: word.partition("=")[0] == edit.name)]
     return next(row for row in lists if meant in row)
 
 
