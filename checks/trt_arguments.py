@@ -54,6 +54,13 @@ def finding(
     )
 
 
+def _is_plain(problem: OptionProblem, name: str) -> bool:
+    """Whether one word takes the place of another: a key of a section goes into another place."""
+    if problem.flag.startswith("-"):
+        return " " not in name.partition("--")[0]
+    return not any(mark in name or mark in problem.flag for mark in (" ", "."))
+
+
 @check("trt-argument-unknown", severity="error", category="launch_argument", since="0.3")
 def argument_unknown(
     launch: Launch, options: EngineOptions, release: TrtRelease
@@ -76,7 +83,7 @@ def argument_unknown(
     """
     for problem in of_kind(options, "unknown"):
         cures: list[Fix] = []
-        if problem.nearest is not None and " " not in problem.nearest:
+        if problem.nearest is not None and _is_plain(problem, problem.nearest):
             cures.append(write_name(launch, problem, problem.nearest))
         elif problem.nearest is not None:
             cures.append(
@@ -111,14 +118,15 @@ def argument_renamed(
     Safe where only the name differs; else manual, for the value means something else.
     """
     for problem in of_kind(options, "renamed", "removed"):
-        if problem.successor is not None:
+        if problem.successor is not None and _is_plain(problem, problem.successor):
             cure = write_instead(launch, problem, problem.successor)
+        elif problem.successor is not None:
+            title = f"Write {problem.successor} instead of {problem.flag}"
+            cure = advise(f"write-{slug(problem.flag)}", title)
         elif problem.flag.startswith("-"):
             cure = drop(launch, problem, safe=False)
         else:
-            cure = advise(
-                f"replace-{slug(problem.flag)}", f"Take {problem.flag} out: {problem.message}"
-            )
+            cure = advise(f"replace-{slug(problem.flag)}", f"Take {problem.flag} out")
         yield finding(launch, options, problem, (cure,))
 
 
@@ -138,7 +146,7 @@ def argument_new(launch: Launch, options: EngineOptions, release: TrtRelease) ->
     """
     for problem in of_kind(options, "not-yet"):
         cure = (
-            write_name(launch, problem, problem.successor)
+            write_instead(launch, problem, problem.successor)
             if problem.successor
             else drop(launch, problem, safe=False)
         )

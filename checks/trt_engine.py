@@ -7,24 +7,17 @@ from collections.abc import Iterator
 from infer_doctor.catalog.trtllm_releases import (
     CURRENT_FORM_SINCE,
     numbers,
-    release_of,
-    same_tensorrt,
 )
 from infer_doctor.engine import NotApplicable
-from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.trt_engine import TrtEngine
 from infer_doctor.facts.trt_release import TrtRelease
-from infer_doctor.fixes.launching import set_option
 from infer_doctor.fixes.trtllm import (
     advise,
     fixes_of_ranks,
     rebuild,
-    same_version,
-    serve_checkpoint,
 )
 from infer_doctor.host import Unavailable
-from infer_doctor.launch.model import Launch
-from infer_doctor.model import Confidence, Evidence, Finding, Fix
+from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.trtllm import judge
 from infer_doctor.trtllm.folder import RankFile
@@ -188,7 +181,7 @@ def ranks_differ(engine: TrtEngine) -> Iterator[Finding]:
                     confidence="likely",
                     message=f"{row.name} ({_bytes(row.size)}) does not begin as a TensorRT plan does "
                     "(ftrt)",
-                    evidence=(_file(engine, row),),
+                    evidence=(file_evidence(engine, row),),
                     fixes=fixes_of_ranks(engine, len(rows)),
                 )
         written = sorted({row.plan for row in rows if row.plan is not None})
@@ -200,7 +193,7 @@ def ranks_differ(engine: TrtEngine) -> Iterator[Finding]:
                     f"{version} rank {judge.numbers([r.rank for r in rows if r.plan == version])}"
                     for version in written
                 ),
-                evidence=tuple(_file(engine, row) for row in rows[:8]),
+                evidence=tuple(file_evidence(engine, row) for row in rows[:8]),
                 fixes=(rebuild(engine, "Build all ranks again in one go"),),
             )
     tensor = engine.size("tp_size") or 1
@@ -214,178 +207,9 @@ def ranks_differ(engine: TrtEngine) -> Iterator[Finding]:
                     confidence="likely",
                     message=f"{row.name} has {_bytes(row.size)}, the largest of its stage "
                     f"{_bytes(largest)}: it was cut off",
-                    evidence=tuple(_file(engine, one) for one in group[:8]),
+                    evidence=tuple(file_evidence(engine, one) for one in group[:8]),
                     fixes=fixes_of_ranks(engine, len(rows)),
                 )
-
-
-@check("trt-engine-version", severity="error", category="trt_engine_mismatch", since="0.3")
-def engine_version(engine: TrtEngine, release: TrtRelease) -> Iterator[Finding]:
-    """The engine was built with another TensorRT or TensorRT-LLM than the one that will load it.
-
-    ## Why it matters
-    TensorRT says "The engine plan file is not compatible with this version of TensorRT, expecting
-    library version A got B" (A is the runtime's, B the builder's), TensorRT-LLM only "Failed to
-    deserialize cuda engine". Plans load in no other release: neither older nor newer.
-
-    ## How it decides
-    The head of each plan names the TensorRT that wrote it; it is compared with the installed
-    distribution, else with the release's own (release notes and Dockerfiles, 0.10 to 1.2.1). Where
-    both are alike, `version` of config.json is compared with the TensorRT-LLM that will run, by its
-    first two numbers: plugins are part of the plan, and NVIDIA asks for one version; then it is only
-    likely. config.json alone cannot tell for which GPU a plan is.
-
-    ## Fix safety
-    Manual: build again, or serve with the version that built it.
-    """
-    require_engine(engine)
-    plans = sorted({row.plan for row in engine.ranks if row.plan is not None})
-    if not plans and engine.version is None:
-        raise Unavailable(f"neither the plans nor {engine.config_path} tell what wrote them")
-    if not release.known:
-        halves = list(_own_halves(engine, plans))
-        if not halves:
-            raise Unavailable(release.basis)
-        yield from halves
-        return
-    cure: list[Fix] = [
-        rebuild(
-            engine, f"Build the engine again with TensorRT-LLM {release.version or 'as installed'}"
-        )
-    ]
-    if engine.version and (older := same_version(engine.version)) is not None:
-        cure.append(older)
-    if plans and release.tensorrt and not same_tensorrt(plans[0], release.tensorrt):
-        by = f"TensorRT-LLM {engine.version}, " if engine.version else ""
-        installed = release.tensorrt_source and "/" in release.tensorrt_source
-        sure: Confidence = "certain" if installed else "likely"
-        yield Finding(
-            about=engine.path,
-            confidence=sure,
-            message=f"the engine was built by {by}TensorRT {plans[0]}; TensorRT {release.tensorrt} of "
-            f"{release.basis} will read it",
-            evidence=(
-                _file(engine, engine.ranks[0]),
-                Evidence(
-                    source=release.tensorrt_source or "version",
-                    excerpt=f"TensorRT {release.tensorrt}",
-                ),
-            ),
-            fixes=tuple(cure),
-        )
-        return
-    built, runs = numbers(engine.version), numbers(release.version)
-    if built is None or runs is None:
-        raise Unavailable(f"the version of the engine or of {release.basis} cannot be read")
-    if built[:2] != runs[:2]:
-        row, other = release_of(engine.version), release_of(release.version)
-        differ = (
-            row
-            and other
-            and row.tensorrt
-            and other.tensorrt
-            and (not same_tensorrt(row.tensorrt, other.tensorrt))
-        )
-        yield Finding(
-            about=engine.path,
-            confidence="certain" if differ else "likely",
-            message=f"the engine was built by TensorRT-LLM {engine.version}"
-            + (f" (TensorRT {row.tensorrt})" if row and row.tensorrt else "")
-            + f"; {release.basis}"
-            + (f" (TensorRT {other.tensorrt})" if other and other.tensorrt else "")
-            + " will read it",
-            evidence=(
-                judge.of_config(engine, f'"version": "{engine.version}"'),
-                judge.of_release(release),
-            ),
-            fixes=tuple(cure),
-        )
-
-
-def _own_halves(engine: TrtEngine, plans: list[str]) -> Iterator[Finding]:
-    """config.json and the plans tell of two builds; this needs no knowledge of the runtime."""
-    row = release_of(engine.version)
-    if row is None or row.tensorrt is None or not plans:
-        return
-    if row.version[:2] == (1, 0) or same_tensorrt(plans[0], row.tensorrt):
-        return  # 1.0.3 of Triton 25.11 has another TensorRT than 1.0.0
-    yield Finding(
-        about=engine.path,
-        severity="warning",
-        confidence="likely",
-        message=f"config.json says TensorRT-LLM {engine.version}, which has TensorRT {row.tensorrt}, "
-        f"but the plans were written by TensorRT {plans[0]}",
-        evidence=(
-            judge.of_config(engine, f'"version": "{engine.version}"'),
-            _file(engine, engine.ranks[0]),
-        ),
-        fixes=(rebuild(engine, "Build the engine again, config and plans in one go"),),
-    )
-
-
-@check("trt-engine-unsupported", severity="error", category="trt_backend_load", since="0.3")
-def engine_unsupported(
-    engine: TrtEngine, release: TrtRelease, launch: Launch, options: EngineOptions
-) -> Iterator[Finding]:
-    """The launch gives an engine to a TensorRT-LLM or a backend that does not load engines.
-
-    ## Why it matters
-    The PyTorch backend takes the folder for a Hugging Face model and stops at its config.json. From
-    1.3.0rc on nothing loads engines any more.
-
-    ## How it decides
-    Whether engines can be loaded is told by the installed modules (tensorrt_llm/_tensorrt_engine) and
-    scripts, not by the number: release notes list the removal under 1.2, whose wheels still have it.
-    For a version that is only named, 1.4 and late candidates of 1.3.0 have it no more. In 1.0 to 1.2
-    the default of trtllm-serve and LLM(...) is PyTorch: engines need `--backend tensorrt`, or `from
-    tensorrt_llm._tensorrt_engine import LLM`. 0.14 has no trtllm-serve.
-
-    ## Fix safety
-    Safe where an option is set; else manual.
-    """
-    require_engine(engine)
-    if not release.known:
-        raise Unavailable(release.basis)
-    if release.engine_path is False:
-        yield Finding(
-            about=engine.path,
-            message=f"{engine.path} is an engine; {release.basis}, loads no engines",
-            evidence=(judge.of_config(engine, "build_config"), judge.of_release(release)),
-            fixes=(serve_checkpoint(), *judge.fixes(_back(engine))),
-        )
-        return
-    if release.engine_path is None:
-        raise Unavailable(f"whether {release.basis} still loads engines is not known")
-    if judge.is_bare(launch) or launch.entry not in ("trtllm-serve", "LLM", "trtllm-bench"):
-        return
-    if judge.backend_of(launch, options, release) != "pytorch":
-        return
-    written = judge.given(options, "backend")
-    cure = Fix(
-        id="set-backend-tensorrt",
-        title="Start with --backend tensorrt",
-        safety="safe",
-        restarts=True,
-        actions=set_option(launch, "--backend", "tensorrt", options.given.get("backend")),
-    )
-    if launch.kind == "python" and launch.entry == "LLM":
-        cure = advise(
-            "import-engine-llm",
-            "Import LLM from where it loads engines: from tensorrt_llm._tensorrt_engine import LLM",
-        )
-    yield Finding(
-        about=engine.path,
-        message=f"{engine.path} is an engine, but the PyTorch backend, the default of "
-        f"{release.basis}, will load it",
-        evidence=judge.present(
-            judge.of_config(engine, "build_config"), written or judge.of_release(release)
-        ),
-        fixes=(cure,),
-    )
-
-
-def _back(engine: TrtEngine) -> Fix | None:
-    return same_version(engine.version) if engine.version else None
 
 
 def _sizes(engine: TrtEngine) -> str:
@@ -403,7 +227,7 @@ def _listed(engine: TrtEngine) -> tuple[Evidence, ...]:
     return (Evidence(source=engine.path, excerpt=names or "no rank files"),)
 
 
-def _file(engine: TrtEngine, row: RankFile) -> Evidence:
+def file_evidence(engine: TrtEngine, row: RankFile) -> Evidence:
     plan = f", TensorRT {row.plan}" if row.plan else ""
     return Evidence(
         source=f"{engine.path.rstrip('/')}/{row.name}", excerpt=f"{_bytes(row.size)}{plan}"

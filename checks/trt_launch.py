@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.facts.gpu import GpuCapabilities, Gpus
+from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.trt_engine import TrtEngine
 from infer_doctor.facts.trt_release import TrtRelease
 from infer_doctor.facts.visible import VisibleDevices
-from infer_doctor.fixes.trtllm import advise, change, drop, rebuild
+from infer_doctor.fixes.trtllm import advise, change, rebuild
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.model import Evidence, Finding, Fix
@@ -30,7 +29,6 @@ FLAGS = {
     "pipeline_parallel_size": "--pp_size",
     "context_parallel_size": "--cp_size",
 }
-MODEL_FLAGS = ("--model_dir", "--model", "--model_path", "--checkpoint-dir")
 LIMITS = ("max_batch_size", "max_seq_len", "max_input_len", "max_num_tokens", "max_beam_width")
 
 
@@ -301,124 +299,3 @@ def _built_limit(engine: TrtEngine) -> Iterator[Finding]:
             ),
         ),
     )
-
-
-@check("trt-build-lengths", severity="error", category="trt_build_flags", since="0.3")
-def build_lengths(launch: Launch, options: EngineOptions, release: TrtRelease) -> Iterator[Finding]:
-    """The lengths of a build contradict each other.
-
-    ## Why it matters
-    The build takes an hour and ends with an assertion, or with an engine that refuses the prompts it
-    was made for.
-
-    ## How it decides
-    In a trtllm-build line: max_input_len above max_seq_len (builder.py of 0.12 to 1.2 asserts the
-    contrary), opt_num_tokens above max_num_tokens, max_num_tokens below tokens_per_block.
-
-    ## Fix safety
-    Safe: one number of the line.
-    """
-    judge.require_trtllm(options)
-    if launch.entry != "trtllm-build":
-        raise NotApplicable("the launch builds nothing")
-    for smaller, larger in (
-        ("max_input_len", "max_seq_len"),
-        ("opt_num_tokens", "max_num_tokens"),
-        ("tokens_per_block", "max_num_tokens"),
-    ):
-        low = whole(options, smaller)
-        high = whole(options, larger)
-        if low is None or high is None or low <= high:
-            continue
-        yield Finding(
-            about=f"{launch.name} {smaller}",
-            message=f"--{smaller} {low:,} is more than --{larger} {high:,}",
-            evidence=judge.present(judge.given(options, smaller), judge.given(options, larger)),
-            fixes=(change(launch, options, smaller, f"--{smaller}", high),),
-        )
-
-
-@check("trt-checkpoint-kind", severity="error", category="trt_build_flags", since="0.3")
-def checkpoint_kind(
-    launch: Launch, options: EngineOptions, release: TrtRelease, engine: TrtEngine | None
-) -> Iterator[Finding]:
-    """trtllm-build gets no checkpoint of TensorRT-LLM: none at all, or an engine.
-
-    ## Why it matters
-    Without --checkpoint_dir it ends with "AttributeError: 'NoneType' object has no attribute
-    'lower'" (commands/build.py:495 of 0.14), with a Hugging Face folder or an engine with a KeyError.
-
-    ## How it decides
-    A trtllm-build line has neither --checkpoint_dir nor --model_config nor --build_config, or the
-    folder that it names holds an engine.
-
-    ## Fix safety
-    Manual: convert the model first.
-    """
-    judge.require_trtllm(options)
-    if launch.entry != "trtllm-build":
-        raise NotApplicable("the launch builds nothing")
-    if any(name in options.given for name in ("model_config", "build_config")) or options.gaps:
-        return
-    if any(problem.flag in MODEL_FLAGS for problem in options.problems):
-        return  # trt-argument-unknown says it
-    steps = (
-        "convert_checkpoint.py --model_dir HF --output_dir CKPT --tp_size N",
-        "trtllm-build --checkpoint_dir CKPT --output_dir ENGINE --gemm_plugin auto",
-    )
-    cure = advise(
-        "convert-first",
-        "Convert the model first (quantize.py for FP8, else convert_checkpoint.py), then build",
-        commands=steps,
-    )
-    if "checkpoint_dir" not in options.given:
-        if any(row.flag == "--help" for row in options.given.values()):
-            return
-        words: Any = " ".join(launch.command)[:200]
-        yield Finding(
-            about=launch.name,
-            message="trtllm-build gets no --checkpoint_dir: it builds nothing",
-            evidence=(Evidence(source=launch.place.file, line=launch.place.line, excerpt=words),),
-            fixes=(cure,),
-        )
-    elif engine is not None and engine.kind == "engine":
-        row = options.given["checkpoint_dir"]
-        yield Finding(
-            about=launch.name,
-            message=f"{row.text} holds an engine, no checkpoint",
-            evidence=judge.present(
-                judge.given(options, "checkpoint_dir"), judge.of_config(engine, "build_config")
-            ),
-            fixes=(cure, drop(launch, row)),
-        )
-
-
-@check("trt-dtype-unsupported", severity="error", category="dtype_bf16", since="0.3")
-def dtype_unsupported(engine: TrtEngine, capabilities: GpuCapabilities) -> Iterator[Finding]:
-    """The engine or checkpoint computes in bfloat16, which the GPU does not have.
-
-    ## Why it matters
-    "Pre SM 80 GPUs do not support bfloat16" when it is built, no kernel when it runs.
-
-    ## How it decides
-    `dtype` of config.json (pretrained_config) is bfloat16 and a GPU has a compute capability below
-    8.0 (hlapi/llm_utils.py:372 of 0.14).
-
-    ## Fix safety
-    Manual: convert with --dtype float16 and build again.
-    """
-    if engine.dtype != "bfloat16":
-        return
-    for index, found in sorted(capabilities.capabilities.items()):
-        if found < (8, 0):
-            yield Finding(
-                about=f"{engine.path} dtype",
-                message=f"{engine.path} computes in bfloat16; GPU {index} has compute capability "
-                f"{found[0]}.{found[1]}, bfloat16 needs 8.0",
-                evidence=(
-                    judge.of_config(engine, '"dtype": "bfloat16"'),
-                    Evidence(source=capabilities.source, excerpt=f"{found[0]}.{found[1]}"),
-                ),
-                fixes=(rebuild(engine, "Convert with --dtype float16 and build again"),),
-            )
-            return

@@ -52,8 +52,8 @@ ARGUMENTS = _names(
 
 EARLIER: dict[str, tuple[Version, str]] = {
     "pytorch_backend_config": ((0, 20), "its keys stand at the top level"),
-    "enable_overlap_scheduler": ((0, 20), "disable_overlap_scheduler: the scheduler is on"),
-    "use_cuda_graph": ((1, 0), "cuda_graph_config: on without it, null turns graphs off"),
+    "enable_overlap_scheduler": ((0, 20), "the scheduler is on, disable_overlap_scheduler turns it off"),
+    "use_cuda_graph": ((1, 0), "cuda_graph_config is on without it, null turns graphs off"),
     "cuda_graph_batch_sizes": ((1, 0), "cuda_graph_config.batch_sizes"),
     "cuda_graph_max_batch_size": ((1, 0), "cuda_graph_config.max_batch_size"),
     "cuda_graph_padding_enabled": ((1, 0), "cuda_graph_config.enable_padding"),

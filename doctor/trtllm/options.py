@@ -7,40 +7,23 @@ sections are written as "kv_cache_config.dtype".
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from infer_doctor.catalog import trtllm_flags as flags
-from infer_doctor.catalog import trtllm_options as fields
-from infer_doctor.catalog.trtllm_releases import CLI_WINS_SINCE, Version, numbers
+from infer_doctor.catalog.trtllm_releases import Version
 from infer_doctor.catalog.trtllm_variables import TRUE_WORDS
 from infer_doctor.facts.engine_options import EngineOptions, Option, OptionProblem
-from infer_doctor.launch.model import Keyword, Launch, Unknown, Word
+from infer_doctor.launch.model import Launch, Unknown, Word
+from infer_doctor.trtllm.fields import Fields, nearest
 
 BENCH_COMMANDS = ("throughput", "latency", "build", "prepare-dataset", "iteration")
 SERVERS = ("trtllm-serve", "trtllm-serve mm_embedding_serve")
 ENTRIES = (*SERVERS, "trtllm-bench", "trtllm-build", "trtllm-eval", "LLM")
 
 
-class Reader:
+class Reader(Fields):
     """Reads one launch; the result is `options`."""
-
-    def __init__(self, launch: Launch, version: str | None, basis: str, exact: bool) -> None:
-        self.launch = launch
-        self.written = version
-        self.version = numbers(version)
-        self.basis = basis
-        self.exact = exact
-        self.given: dict[str, Option] = {}
-        self.problems: list[OptionProblem] = []
-        self.model: Option | None = None
-        self.gaps = list(launch.gaps)
-
-    @property
-    def named(self) -> str:
-        return f"TensorRT-LLM {self.written}" if self.written else "TensorRT-LLM"
 
     def options(self) -> EngineOptions:
         launch = self.launch
@@ -51,10 +34,10 @@ class Reader:
         elif launch.entry in ("trtllm-bench", "trtllm-eval"):
             self._bench(launch.words)
         for keyword in launch.keywords:
-            self._keyword(keyword, None)
+            self.keyword(keyword, None)
         command = dict(self.given)
         for keyword in launch.config:
-            self._keyword(keyword, command)
+            self.keyword(keyword, command)
         return EngineOptions(
             engine="tensorrt-llm",
             version=self.written,
@@ -67,8 +50,6 @@ class Reader:
             defaults=_defaults(launch.entry),
             gaps=tuple(self.gaps),
         )
-
-    # --- command lines ----------------------------------------------------------------------
 
     def _build(self, words: Sequence[Word]) -> None:
         known = around(flags.BUILD, self.version)
@@ -130,9 +111,12 @@ class Reader:
             )
             return
         near = name.replace("-", "_").replace("__", "--", 1)
-        nearest = near if near in known else _nearest(name, known)
         self._problem(
-            "unknown", word, text, f"no trtllm-build that is known has {name}", nearest=nearest
+            "unknown",
+            word,
+            text,
+            f"no trtllm-build that is known has {name}",
+            nearest=near if near in known else nearest(name, known),
         )
 
     def _judge_build(self, whole: str, name: str, word: Word, value: str) -> None:
@@ -190,7 +174,7 @@ class Reader:
             meant = flags.SERVE_FOREIGN.get(name)
             if meant is None and name.replace("-", "_").replace("__", "--", 1) in known:
                 meant = name.replace("-", "_").replace("__", "--", 1)
-            near = meant or _nearest(name, known)
+            near = meant or nearest(name, known)
             plain = near if near is not None and near.startswith("--") else None
             if name in every:
                 since = next(v for v, row in sorted(flags.SERVE.items()) if name in row)
@@ -215,7 +199,7 @@ class Reader:
                     word,
                     value,
                     f"--backend takes pytorch, tensorrt or _autodeploy; {value} is none of them",
-                    nearest=_nearest(value, flags.BACKENDS, 0.5),
+                    nearest=nearest(value, flags.BACKENDS, 0.5),
                 )
 
     def _bench(self, words: Sequence[Word]) -> None:
@@ -249,121 +233,6 @@ class Reader:
             self._problem(
                 "unknown", word, None, f"trtllm-serve takes one model, {word.text} is more"
             )
-
-    # --- fields of LlmArgs ------------------------------------------------------------------
-
-    def _keyword(self, keyword: Keyword, command: Mapping[str, Option] | None) -> None:
-        """A key of the file or a keyword of the call, and what stands in its section."""
-        value = keyword.value
-        section = value if isinstance(value, dict) else called(value)
-        if command is not None or self.launch.entry == "LLM":
-            self._judge_field(keyword, section)
-        if section is not None:
-            for name, inner in section.items():
-                self._field(f"{keyword.name}.{name}", inner, keyword, command)
-            self._field(keyword.name, section, keyword, None)
-            return
-        self._field(keyword.name, value, keyword, command)
-        if keyword.name == "model" and command is None:
-            self.model = self.given["model"]
-
-    def _field(
-        self, name: str, value: Any, keyword: Keyword, command: Mapping[str, Option] | None
-    ) -> None:
-        before = command.get(name) if command is not None else None
-        text = value.text if isinstance(value, Unknown) else str(value)
-        option = Option(name=name, flag=name, value=value, text=text, place=keyword.place)
-        if before is not None and before.value != value:
-            wins = self.version is not None and self.version >= CLI_WINS_SINCE
-            lost, kept = (option, before) if wins else (before, option)
-            sure = "" if self.version is not None else " (up to 1.2; explicit flags win later)"
-            self.problems.append(
-                OptionProblem(
-                    kind="duplicate",
-                    flag=lost.flag,
-                    text=lost.text,
-                    place=lost.place,
-                    message=f"{_shown(lost)} is overridden by {_shown(kept)} of "
-                    f"{kept.place.file}{sure}",
-                    successor=None,
-                )
-            )
-            if wins:
-                return
-        self.given[name] = option
-
-    def _judge_field(self, keyword: Keyword, section: Mapping[str, Any] | None) -> None:
-        name = keyword.name
-        earlier = fields.EARLIER.get(name)
-        if earlier is not None:
-            gone, instead = earlier
-            if self.version is not None and self.version >= gone:
-                self._field_problem(
-                    "renamed",
-                    keyword,
-                    name,
-                    f"{self.named} has no {name} any more; {instead} does the same",
-                    successor=instead if _plain(instead) else None,
-                )
-        elif name not in fields.ARGUMENTS and not name.startswith("_"):
-            near = fields.KNOWN_WRONG.get(name) or _nearest(name, fields.ARGUMENTS)
-            where = "LLM(...)" if self.launch.kind == "python" else "its extra options"
-            message = f"no TensorRT-LLM that is known takes {name} in {where}"
-            self._field_problem("unknown", keyword, name, message, nearest=near)
-        for inner, value in (section or {}).items():
-            self._judge_inner(keyword, f"{name}.{inner}", value)
-        if section is None and not isinstance(keyword.value, Unknown):
-            self._judge_choice(keyword, name, keyword.value)
-
-    def _judge_inner(self, keyword: Keyword, name: str, value: Any) -> None:
-        section, _, inner = name.partition(".")
-        earlier = fields.NESTED_EARLIER.get(name)
-        if earlier is not None:
-            gone, instead = earlier
-            if self.version is None or self.version >= gone:
-                if self.version is None and gone > (0, 0):
-                    return
-                self._field_problem(
-                    "renamed",
-                    keyword,
-                    name,
-                    f"{section} has no {inner}; it is called {instead.partition('.')[2]}",
-                    successor=instead,
-                )
-            return
-        known = fields.NESTED.get(section)
-        if known is not None and inner not in known:
-            near = _nearest(inner, known)
-            self._field_problem(
-                "unknown",
-                keyword,
-                name,
-                f"{section} of no TensorRT-LLM that is known has {inner}",
-                nearest=f"{section}.{near}" if near else None,
-            )
-            return
-        self._judge_choice(keyword, name, value)
-
-    def _judge_choice(self, keyword: Keyword, name: str, value: Any) -> None:
-        choices = fields.CHOICES.get(name)
-        if choices is not None and isinstance(value, str) and value not in choices:
-            self._field_problem(
-                "choice",
-                keyword,
-                name,
-                f"{name} takes {', '.join(choices)}; {value} is none of them",
-                text=value,
-                nearest=_nearest(value, choices, 0.4),
-            )
-        share = name == "kv_cache_config.free_gpu_memory_fraction" and isinstance(
-            value, (int, float)
-        )
-        if share and not isinstance(value, bool) and not 0 <= value <= 1:
-            self._field_problem(
-                "range", keyword, name, f"{name} is a share from 0 to 1; it is {value}"
-            )
-
-    # --- parts ------------------------------------------------------------------------------
 
     def _take(
         self, field: str, flag: str, word: Word, values: Sequence[Word], is_flag: bool
@@ -404,16 +273,6 @@ class Reader:
             )
         )
 
-    def _field_problem(
-        self, kind: Any, keyword: Keyword, name: str, message: str, **more: Any
-    ) -> None:
-        text = more.pop("text", None)
-        self.problems.append(
-            OptionProblem(
-                kind=kind, flag=name, text=text, place=keyword.place, message=message, **more
-            )
-        )
-
 
 def options_of(launch: Launch, version: str | None, basis: str, *, exact: bool) -> EngineOptions:
     """The options of a launch as that version reads them."""
@@ -429,27 +288,6 @@ def around(table: Mapping[Version, frozenset[str]], version: Version | None) -> 
     above = [row for row in rows if row >= version[:2]]
     near: list[Version] = [*below[-1:], *above[:1]]
     return frozenset(name for row in near for name in table[row])
-
-
-def called(value: Any) -> dict[str, Any] | None:
-    """The keywords of an expression such as `KvCacheConfig(dtype="fp8")` that is written in place."""
-    if not isinstance(value, Unknown):
-        return None
-    try:
-        node = ast.parse(value.text, mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
-    if not isinstance(node, ast.Call) or node.args:
-        return None
-    found: dict[str, Any] = {}
-    for word in node.keywords:
-        if word.arg is None:
-            return None
-        try:
-            found[word.arg] = ast.literal_eval(word.value)
-        except (ValueError, TypeError, SyntaxError):
-            found[word.arg] = Unknown(ast.unparse(word.value))
-    return found
 
 
 def typed(text: str) -> Any:
@@ -474,25 +312,11 @@ def _prefixed(name: str, known: frozenset[str]) -> str | None:
     return found[0] if len(found) == 1 and len(name) > 3 else None
 
 
-def _nearest(name: str, names: Any, cutoff: float = 0.75) -> str | None:
-    found = get_close_matches(name, sorted(names), n=1, cutoff=cutoff)
-    return found[0] if found else None
-
-
 def _meant(value: str, choices: Sequence[str]) -> str | None:
     """The choice for a value that is none: of a switch, of a plugin, else the nearest."""
     if choices == ("enable", "disable"):
         return "enable" if value.lower() in (*TRUE_WORDS, "1") else "disable"
-    return _nearest(value, choices, 0.9) or ("auto" if "auto" in choices else None)
-
-
-def _plain(text: str) -> bool:
-    return " " not in text and ":" not in text
-
-
-def _shown(option: Option) -> str:
-    joint = " " if option.flag.startswith("-") else ": "
-    return f"{option.flag}{joint}{option.text}"
+    return nearest(value, choices, 0.9) or ("auto" if "auto" in choices else None)
 
 
 def _defaults(entry: str) -> dict[str, Any]:

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 from trtllm_files import MIB, checkpoint, engine, facts, old_engine, plan, read_engine
 
-from infer_doctor.checks.trt_engine import (
-    config_broken,
-    engine_unsupported,
-    engine_version,
-    form_old,
-    ranks_differ,
-    ranks_missing,
-)
+from infer_doctor.checks.trt_engine import config_broken, form_old, ranks_differ, ranks_missing
+from infer_doctor.checks.trt_engine_version import engine_unsupported, engine_version
 from infer_doctor.testing import contract, examine
 
 

@@ -9,15 +9,8 @@ import pytest
 from launch_files import launches_in
 from trtllm_files import checkpoint, engine, facts, read_engine
 
-from infer_doctor.checks.trt_launch import (
-    build_lengths,
-    checkpoint_kind,
-    dtype_unsupported,
-    gpus_few,
-    limits_exceeded,
-    prompt_limit,
-    ranks_other,
-)
+from infer_doctor.checks.trt_build import build_lengths, checkpoint_kind, dtype_unsupported
+from infer_doctor.checks.trt_launch import gpus_few, limits_exceeded, prompt_limit, ranks_other
 from infer_doctor.checks.trt_quantization import (
     kv_cache_gpu,
     kv_scales_missing,

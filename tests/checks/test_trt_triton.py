@@ -12,13 +12,11 @@ from trtllm_files import engine, read_repository, repository, triton
 from infer_doctor.checks.trt_ensemble import ensemble_batch, ensemble_wiring
 from infer_doctor.checks.trt_triton import (
     config_broken,
-    limits_exceeded,
     parameter_wrong,
     path_wrong,
-    ranks_wrong,
     template_unfilled,
-    version_other,
 )
+from infer_doctor.checks.trt_triton_engine import limits_exceeded, ranks_wrong, version_other
 from infer_doctor.testing import contract, examine
 
 EVERY = (

@@ -1,0 +1,188 @@
+"""Fields of LlmArgs: keys of the extra options, keywords of LLM(...), and what a version refuses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from infer_doctor.catalog import trtllm_options as fields
+from infer_doctor.catalog.trtllm_releases import CLI_WINS_SINCE, numbers
+from infer_doctor.facts.engine_options import Option, OptionProblem
+from infer_doctor.launch.model import Keyword, Launch, Unknown
+
+
+class Fields:
+    """Takes fields one by one and keeps what is wrong with them."""
+
+    def __init__(self, launch: Launch, version: str | None, basis: str, exact: bool) -> None:
+        self.launch = launch
+        self.written = version
+        self.version = numbers(version)
+        self.basis = basis
+        self.exact = exact
+        self.given: dict[str, Option] = {}
+        self.problems: list[OptionProblem] = []
+        self.model: Option | None = None
+        self.gaps = list(launch.gaps)
+
+    @property
+    def named(self) -> str:
+        return f"TensorRT-LLM {self.written}" if self.written else "TensorRT-LLM"
+
+    def keyword(self, keyword: Keyword, command: Mapping[str, Option] | None) -> None:
+        """A key of the file or a keyword of the call, and what stands in its section."""
+        value = keyword.value
+        section = value if isinstance(value, dict) else called(value)
+        if command is not None or self.launch.entry == "LLM":
+            self._judge_field(keyword, section)
+        if section is not None:
+            for name, inner in section.items():
+                self._field(f"{keyword.name}.{name}", inner, keyword, command)
+            self._field(keyword.name, section, keyword, None)
+            return
+        self._field(keyword.name, value, keyword, command)
+        if keyword.name == "model" and command is None:
+            self.model = self.given["model"]
+
+    def _field(
+        self, name: str, value: Any, keyword: Keyword, command: Mapping[str, Option] | None
+    ) -> None:
+        before = command.get(name) if command is not None else None
+        text = value.text if isinstance(value, Unknown) else str(value)
+        option = Option(name=name, flag=name, value=value, text=text, place=keyword.place)
+        if before is not None and before.value != value:
+            wins = self.version is not None and self.version >= CLI_WINS_SINCE
+            lost, kept = (option, before) if wins else (before, option)
+            sure = "" if self.version is not None else " (up to 1.2; explicit flags win later)"
+            self.problems.append(
+                OptionProblem(
+                    kind="duplicate",
+                    flag=lost.flag,
+                    text=lost.text,
+                    place=lost.place,
+                    message=f"{_shown(lost)} is overridden by {_shown(kept)} of "
+                    f"{kept.place.file}{sure}",
+                    successor=None,
+                )
+            )
+            if wins:
+                return
+        self.given[name] = option
+
+    def _judge_field(self, keyword: Keyword, section: Mapping[str, Any] | None) -> None:
+        name = keyword.name
+        earlier = fields.EARLIER.get(name)
+        if earlier is not None:
+            gone, instead = earlier
+            if self.version is not None and self.version >= gone:
+                self._field_problem(
+                    "renamed",
+                    keyword,
+                    name,
+                    f"{self.named} has no {name} any more: {instead}",
+                    successor=instead if _plain(instead) else None,
+                )
+        elif name not in fields.ARGUMENTS and not name.startswith("_"):
+            near = fields.KNOWN_WRONG.get(name) or nearest(name, fields.ARGUMENTS)
+            where = "LLM(...)" if self.launch.kind == "python" else "its extra options"
+            message = f"no TensorRT-LLM that is known takes {name} in {where}"
+            self._field_problem("unknown", keyword, name, message, nearest=near)
+        for inner, value in (section or {}).items():
+            self._judge_inner(keyword, f"{name}.{inner}", value)
+        if section is None and not isinstance(keyword.value, Unknown):
+            self._judge_choice(keyword, name, keyword.value)
+
+    def _judge_inner(self, keyword: Keyword, name: str, value: Any) -> None:
+        section, _, inner = name.partition(".")
+        earlier = fields.NESTED_EARLIER.get(name)
+        if earlier is not None:
+            gone, instead = earlier
+            if self.version is None or self.version >= gone:
+                if self.version is None and gone > (0, 0):
+                    return
+                self._field_problem(
+                    "renamed",
+                    keyword,
+                    name,
+                    f"{section} has no {inner}; it is called {instead.partition('.')[2]}",
+                    successor=instead,
+                )
+            return
+        known = fields.NESTED.get(section)
+        if known is not None and inner not in known:
+            near = nearest(inner, known)
+            self._field_problem(
+                "unknown",
+                keyword,
+                name,
+                f"{section} of no TensorRT-LLM that is known has {inner}",
+                nearest=f"{section}.{near}" if near else None,
+            )
+            return
+        self._judge_choice(keyword, name, value)
+
+    def _judge_choice(self, keyword: Keyword, name: str, value: Any) -> None:
+        choices = fields.CHOICES.get(name)
+        if choices is not None and isinstance(value, str) and value not in choices:
+            self._field_problem(
+                "choice",
+                keyword,
+                name,
+                f"{name} takes {', '.join(choices)}; {value} is none of them",
+                text=value,
+                nearest=nearest(value, choices, 0.4),
+            )
+        share = name == "kv_cache_config.free_gpu_memory_fraction" and isinstance(
+            value, (int, float)
+        )
+        if share and not isinstance(value, bool) and not 0 <= value <= 1:
+            self._field_problem(
+                "range", keyword, name, f"{name} is a share from 0 to 1; it is {value}"
+            )
+
+    def _field_problem(
+        self, kind: Any, keyword: Keyword, name: str, message: str, **more: Any
+    ) -> None:
+        text = more.pop("text", None)
+        self.problems.append(
+            OptionProblem(
+                kind=kind, flag=name, text=text, place=keyword.place, message=message, **more
+            )
+        )
+
+
+def called(value: Any) -> dict[str, Any] | None:
+    """The keywords of an expression such as `KvCacheConfig(dtype="fp8")` that is written in place."""
+    if not isinstance(value, Unknown):
+        return None
+    try:
+        node = ast.parse(value.text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(node, ast.Call) or node.args:
+        return None
+    found: dict[str, Any] = {}
+    for word in node.keywords:
+        if word.arg is None:
+            return None
+        try:
+            found[word.arg] = ast.literal_eval(word.value)
+        except (ValueError, TypeError, SyntaxError):
+            found[word.arg] = Unknown(ast.unparse(word.value))
+    return found
+
+
+def nearest(name: str, names: Any, cutoff: float = 0.75) -> str | None:
+    found = get_close_matches(name, sorted(names), n=1, cutoff=cutoff)
+    return found[0] if found else None
+
+
+def _plain(text: str) -> bool:
+    return " " not in text and ":" not in text
+
+
+def _shown(option: Option) -> str:
+    joint = " " if option.flag.startswith("-") else ": "
+    return f"{option.flag}{joint}{option.text}"
