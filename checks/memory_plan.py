@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.memory_plan import Planned
-from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.memory_plan import fixes_of, share_of
 from infer_doctor.launch.judge import evidence
 from infer_doctor.launch.model import Launch
@@ -38,18 +37,19 @@ UNUSED_SHARE = 0.25
 graphs and NCCL is some 3 GiB."""
 
 
-def _evidence(planned: Planned, options: EngineOptions, files: ModelFiles) -> tuple[Evidence, ...]:
+def _evidence(planned: Planned, options: EngineOptions) -> tuple[Evidence, ...]:
     """The options, the model and the GPU that the figures come from."""
     plan = planned.plan
     rank = plan.rank
     parts = (
         f"weights {gib(rank.weights)} ({plan.basis}), activation {gib(rank.activation)}, other "
-        f"{gib(rank.non_torch + rank.graphs_inside)}, KV cache {gib(rank.cache)}"
+        f"{gib(rank.non_torch + rank.graphs_inside)}, "
+        + (f"KV cache {gib(rank.cache)}" if rank.cache > 0 else f"{gib(-rank.cache)} too much")
     )
     held = f", {gib(plan.gpu.used)} held" if plan.gpu.used > GIB else ""
     return (
         *evidence(options, *OPTIONS),
-        Evidence(source=files.folder or files.model, excerpt=parts),
+        Evidence(source=planned.model, excerpt=parts),
         Evidence(
             source=planned.source,
             excerpt=f"{plan.gpu.name}: {gib(plan.gpu.usable)} for CUDA{held}",
@@ -61,15 +61,17 @@ def _share(plan: MemoryPlan) -> str:
     return f"{plan.settings.utilisation:g} x {gib(plan.gpu.usable)}"
 
 
-def _sure(plan: MemoryPlan, missing: int) -> Confidence:
-    """Certain when more is missing than the plan may be wrong by."""
-    return "certain" if missing > plan.band else "likely"
+def _about(options: EngineOptions) -> str:
+    return str(options.model.value) if options.model is not None else "the model"
+
+
+def _sure(planned: Planned, missing: int) -> Confidence:
+    """Certain when more is missing than the plan may be wrong by, of a model that was read here."""
+    return "certain" if missing > planned.plan.band and not planned.published else "likely"
 
 
 @check("memory-start-refused", severity="error", category="oom_startup_free_mem", since="0.2")
-def start_refused(
-    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
-) -> Iterator[Finding]:
+def start_refused(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     """The utilisation asks for more than CUDA's own context and NCCL leave free.
 
     ## Why it matters
@@ -92,16 +94,14 @@ def start_refused(
         about="gpu_memory_utilization",
         message=f"the engine wants {gib(plan.budget)} free at its start ({_share(plan)}); its CUDA "
         f"context and communicators leave about {gib(free)}",
-        confidence="certain" if plan.budget - free > GIB else "likely",
-        evidence=_evidence(planned, options, files),
+        confidence=_sure(planned, plan.budget - free),
+        evidence=_evidence(planned, options),
         fixes=fixes_of(planned, launch, options, only=("gpu_memory_utilization",)),
     )
 
 
 @check("memory-does-not-load", severity="error", category="oom_load", since="0.2")
-def does_not_load(
-    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
-) -> Iterator[Finding]:
+def does_not_load(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     """The weights are larger than the memory that the engine may use on a GPU.
 
     ## Why it matters
@@ -128,19 +128,17 @@ def does_not_load(
     if rank.weights <= room:
         return
     yield Finding(
-        about=files.model,
+        about=_about(options),
         message=f"weights of {gib(rank.weights)} on each GPU against {gib(room)} that the engine may "
         f"use ({_share(plan)})",
-        confidence=_sure(plan, rank.weights - room),
-        evidence=_evidence(planned, options, files),
+        confidence=_sure(planned, rank.weights - room),
+        evidence=_evidence(planned, options),
         fixes=fixes_of(planned, launch, options),
     )
 
 
 @check("memory-no-cache-room", severity="error", category="oom_kv_cache", since="0.2")
-def no_cache_room(
-    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
-) -> Iterator[Finding]:
+def no_cache_room(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     """Weights and activations fill the budget: nothing is left for the KV cache.
 
     ## Why it matters
@@ -160,18 +158,16 @@ def no_cache_room(
     if plan.limit != "no_cache" or plan.rank.weights > room:
         return
     yield Finding(
-        about=files.model,
+        about=_about(options),
         message=plan.reason or "",
-        confidence=_sure(plan, -plan.rank.cache),
-        evidence=_evidence(planned, options, files),
+        confidence=_sure(planned, -plan.rank.cache),
+        evidence=_evidence(planned, options),
         fixes=fixes_of(planned, launch, options),
     )
 
 
 @check("memory-context-too-long", severity="error", category="oom_kv_cache", since="0.2")
-def context_too_long(
-    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
-) -> Iterator[Finding]:
+def context_too_long(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     """One request of the longest context does not fit into the KV cache.
 
     ## Why it matters
@@ -195,16 +191,14 @@ def context_too_long(
         about="max_model_len",
         message=f"one request of {plan.settings.context:,} tokens needs {gib(need)} of KV cache; "
         f"{gib(plan.rank.cache)} are there ({plan.longest:,} tokens)",
-        confidence=_sure(plan, need - plan.rank.cache),
-        evidence=_evidence(planned, options, files),
+        confidence=_sure(planned, need - plan.rank.cache),
+        evidence=_evidence(planned, options),
         fixes=fixes_of(planned, launch, options),
     )
 
 
 @check("memory-graphs-too-large", severity="error", category="oom_graph_warmup", since="0.2")
-def graphs_too_large(
-    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
-) -> Iterator[Finding]:
+def graphs_too_large(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     """CUDA graphs do not fit beside the budget.
 
     ## Why it matters
@@ -227,14 +221,14 @@ def graphs_too_large(
         about="CUDA graphs",
         message=plan.reason or "",
         confidence="likely",
-        evidence=_evidence(planned, options, files),
+        evidence=_evidence(planned, options),
         fixes=fixes_of(planned, launch, options),
     )
 
 
 @check("memory-sequences-too-many", severity="info", category="queueing", since="0.2")
 def sequences_too_many(
-    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
+    planned: Planned, launch: Launch, options: EngineOptions
 ) -> Iterator[Finding]:
     """More sequences at once are asked for than the KV cache holds at full length.
 
@@ -256,18 +250,16 @@ def sequences_too_many(
     yield Finding(
         about="max_num_seqs",
         message=f"{wanted:,} sequences at once are asked for; the KV cache holds "
-        f"{plan.concurrency:.1f} of {plan.settings.context:,} tokens, or {wanted:,} of "
+        f"{plan.concurrency:,.1f} of {plan.settings.context:,} tokens, or {wanted:,} of "
         f"{plan.tokens // wanted:,}",
         confidence="likely",
-        evidence=_evidence(planned, options, files),
+        evidence=_evidence(planned, options),
         fixes=(share_of(launch, options, "max_num_seqs", max(1, int(plan.concurrency))),),
     )
 
 
 @check("memory-unused", severity="info", category="launch_argument", since="0.2")
-def unused(
-    planned: Planned, launch: Launch, options: EngineOptions, files: ModelFiles
-) -> Iterator[Finding]:
+def unused(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     """A large part of a GPU that nobody else uses stays unused.
 
     ## Why it matters
@@ -294,6 +286,6 @@ def unused(
         about="gpu_memory_utilization",
         message=f"{gib(left)} of {gib(plan.gpu.usable)} stay unused on each GPU",
         confidence="likely",
-        evidence=_evidence(planned, options, files),
+        evidence=_evidence(planned, options),
         fixes=fixes_of(planned, launch, options, only=("gpu_memory_utilization",)),
     )

@@ -11,7 +11,7 @@ from infer_doctor.fixes.launching import set_option
 from infer_doctor.launch.judge import setting
 from infer_doctor.launch.model import Launch
 from infer_doctor.model import Fix
-from infer_doctor.units import plural
+from infer_doctor.units import gib, plural
 
 SHOWN = 3
 """Changes that a finding offers, the smallest first."""
@@ -35,7 +35,7 @@ def fixes_of(
             continue
         shown = " ".join(_written(options, name, value) for name, value in change.options.items())
         requests = (
-            f"{change.plan.concurrency:.1f} requests of {change.plan.settings.context:,} tokens"
+            f"{change.plan.concurrency:,.1f} requests of {change.plan.settings.context:,} tokens"
         )
         found.append(
             Fix(
@@ -51,7 +51,41 @@ def fixes_of(
                 ),
             )
         )
+    if not found and not only:
+        return _more_gpus(planned)
     return tuple(found[:SHOWN])
+
+
+def _more_gpus(planned: Planned) -> tuple[Fix, ...]:
+    """What nothing on these GPUs cures: the fewest of the same kind, and how large a model may be."""
+    from infer_doctor.catalog.gpu_memory import COUNTS
+    from infer_doctor.memory.architecture import Unplannable
+
+    plan = planned.plan
+    room = max(min(plan.budget, plan.gpu.usable - plan.rank.before), 0)
+    beside = plan.rank.activation + plan.rank.non_torch + plan.rank.graphs_inside
+    size = (
+        f"a model or quantisation of less than {gib(max(room - beside, 0))} of weights on each GPU"
+    )
+    for count in COUNTS:
+        if count <= planned.gpus:
+            continue
+        try:
+            wider = planned.inputs.plan(
+                plan.gpu, tensor_parallel_size=count, pipeline_parallel_size=1
+            )
+        except Unplannable:
+            continue
+        if not wider.longest:
+            continue
+        length = "" if wider.fits else f" --max-model-len {wider.safe_longest}"
+        if not wider.fits and not (wider.limit == "context" and wider.safe_longest):
+            continue
+        title = f"Take {count} of these GPUs with --tensor-parallel-size {count}{length}, or {size}"
+        break
+    else:
+        title = f"Take larger GPUs, or {size}"
+    return (Fix(id="plan-more-memory", title=title, safety="manual", restarts=True, actions=()),)
 
 
 def share_of(launch: Launch, options: EngineOptions, name: str, value: int) -> Fix:

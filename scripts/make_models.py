@@ -6,43 +6,30 @@ python scripts/make_models.py > doctor/catalog/models.json
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from infer_doctor.models import config as read
-
-KEPT = {name for names in read.NAMES.values() for name in names} | {
-    *read.LENGTHS,
-    "architectures",
-    "attn_config",
-    "compress_ratios",
-    "head_dim",
-    "kv_lora_rank",
-    "model_type",
-    "multi_query",
-    "new_decoder_architecture",
-    "original_max_position_embeddings",
-    "qk_rope_head_dim",
-    "quantization_config",
-    "rope_parameters",
-    "rope_scaling",
-    "torch_dtype",
-}
-QUANTIZATION = ("quant_method", "group_size", "bits", "weight_block_size")
+LEFT_OUT = re.compile(
+    r"dropout|token_id|_token$|_tokens?_index$|initializer|init_std|^_|_cache$|^id2label|^label2id|auto_map"
+    r"|transformers|epsilon|_eps$|activation_function|^pad_|problem_type|architectures_"
+    r"|pretraining|^rope_theta$|aux_loss|^output_|begin_suppress|suppress_tokens|torchscript|summary_"
+    r"|^task_specific|^return_|^prefix$|^bad_words|diversity|_penalty$|^temperature$|^top_[kp]$"
+    r"|^num_beams|^do_sample|^early_stopping|^length_penalty|^min_length$|^max_length$|^typical_p$"
+    r"|median_|^apply_spec|mask_(?:time|feature)_"
+)
+"""Keys of which neither a size nor a limit follows. What the memory plan or a check may read stays:
+tests/memory/test_published.py holds both against the whole file."""
 
 
 def kept(config: dict[str, Any]) -> dict[str, Any]:
-    """The keys that a check of a model that is only named may read."""
-    found = {key: value for key, value in config.items() if key in KEPT and value is not None}
-    for part in read.TEXT_PARTS:
-        if isinstance(config.get(part), dict):
-            found[part] = kept(config[part])
-    if isinstance(quantization := found.get("quantization_config"), dict):
-        found["quantization_config"] = {
-            k: quantization[k] for k in QUANTIZATION if k in quantization
-        }
-    return found
+    """The keys that a check or the plan of a model that is only named may read."""
+    return {
+        key: kept(value) if isinstance(value, dict) else value
+        for key, value in config.items()
+        if value is not None and not LEFT_OUT.search(key)
+    }
 
 
 QWEN25 = {
@@ -62,6 +49,10 @@ QWEN3 = {
 LONG_BASE = 131_072
 """max_position_embeddings of the base models of Qwen2.5 from 7B on; -Instruct has 32,768 ("The current
 config.json is set for context length up to 32,768 tokens", their model cards)."""
+
+TIED = ("0.5B", "1.5B", "1.7B", "3B", "4B")
+"""The small models of both families have one matrix for the embedding and the head
+(tie_word_embeddings of their config.json)."""
 
 SIZES = ("hidden_size", "num_attention_heads", "num_key_value_heads", "num_hidden_layers")
 """Sizes of models of one family, from their config.json: these, then intermediate_size, vocab_size."""
@@ -109,6 +100,7 @@ def main() -> None:
         for size, numbers in rows.items():
             names = (*SIZES, "intermediate_size", "vocab_size")
             config = {**models[base], **dict(zip(names, numbers, strict=True))}
+            config["tie_word_embeddings"] = size in TIED
             models[family.format(size)] = config
             if "2.5" in family:
                 models[family.format(size) + "-Instruct"] = config

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MODULE = "infer_doctor.checks.memory_plan"
 TRTLLM_MODULE = "infer_doctor.checks.trt_memory"
 
+SIZES = ("launch-gpus-too-few", "launch-tp-indivisible", "launch-pipeline-too-deep")
+"""Parallel sizes that the engine refuses leave nothing to plan; on GPUs that are not there too."""
+
 HELD = "gpu-memory-held"
 """The check that names who holds the memory that is missing."""
 
@@ -95,13 +98,16 @@ def plan(
         judge_for_gpus(examination.subjects, registry, gpu, gpu_memory)
         _read_models_here(examination.subjects, host)
         module = TRTLLM_MODULE if _is_trtllm(examination.subjects) else MODULE
+        gpus_open = gpu is not None and ":" not in gpu
         checks = [
             one
             for one in registry.checks.values()
-            if one.function.__module__ == module or (one.id == HELD and gpu is None)
+            if one.function.__module__ == module
+            or (one.id == HELD and gpu is None)
+            or (one.id in SIZES and module == MODULE and not gpus_open)
         ]
         results = examination.run(checks)
-        planned = _plan(examination.subjects, gpus_open=gpu is not None and ":" not in gpu)
+        planned = _plan(examination.subjects, gpus_open=gpus_open)
     if planned is None and results and all(row.outcome == "not_applicable" for row in results):
         raise click.ClickException(f"there is nothing to plan: {results[0].reason}")
     from infer_doctor.report import build
@@ -114,7 +120,9 @@ def plan(
         subjects=examination.subjects,
         results=results,
         fail_on="error",
-        required={check.id for check in checks if check.id != HELD} if planned is None else (),
+        required={check.id for check in checks if check.id not in (HELD, *SIZES)}
+        if planned is None
+        else (),
         launch=command,
         redactor=examination.redactor,
         redactions=examination.redactions,

@@ -13,7 +13,7 @@ from infer_doctor.facts.chosen import ChosenGpus, left_out
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities, GpuMemory, Gpus
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig, why_not
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, why_not
 from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Unavailable
@@ -35,6 +35,9 @@ class PlanInputs:
     inputs: Inputs = field(metadata={"report": False})
     basis: str
     version: str | None
+    model: str
+    published: bool = False
+    """The model is not here: its configuration comes out of the catalogue."""
 
 
 @frozen
@@ -55,13 +58,16 @@ class Planned:
     inputs: Inputs = field(metadata={"report": False})
     gpus: int
     source: str
+    model: str
+    published: bool = False
 
 
 @probe
 def plan_inputs(
     options: EngineOptions,
-    files: ModelFiles,
+    files: ModelFiles | None,
     config: ModelConfig | None,
+    published: PublishedConfig | None,
     launch: Launch | None,
     environ: Environ | None,
 ) -> PlanInputs:
@@ -74,16 +80,29 @@ def plan_inputs(
     if environ is not None and (launch is None or launch.machine == "local"):
         variables = {**environ.variables, **variables}
     environment = {name: variables[name] for name in VARIABLES if name in variables}
+    not_here = files is None or (files.origin == "named" and not files.folder)
+    named = published if not_here else None
     try:
-        found = _inputs(options, files, config, environment)
+        found = _inputs(options, files, named or config, environment)
     except Unplannable as error:
         raise Unavailable(str(error)) from None
-    return PlanInputs(inputs=found, basis=found.basis, version=options.version)
+    model = files.folder or files.model if files is not None else _model(options)
+    return PlanInputs(
+        inputs=found,
+        basis=found.basis,
+        version=options.version,
+        model=model,
+        published=named is not None,
+    )
+
+
+def _model(options: EngineOptions) -> str:
+    return str(options.model.value) if options.model is not None else "the model"
 
 
 def _inputs(
     options: EngineOptions,
-    files: ModelFiles,
+    files: ModelFiles | None,
     config: ModelConfig | None,
     environment: Mapping[str, str],
 ) -> Inputs:
@@ -93,7 +112,9 @@ def _inputs(
 
     values = in_force(options)
     notes = () if options.exact else (f"rules of {options.basis}",)
-    if files.gguf is not None:
+    if isinstance(config, PublishedConfig):
+        notes = (*notes, config.source)
+    if files is not None and files.gguf is not None:
         return Inputs(
             architecture=architecture_of(files.gguf),
             options=values,
@@ -105,13 +126,16 @@ def _inputs(
             notes=notes,
         )
     if config is None:
+        if files is None:
+            raise Unplannable(f"the files of {_model(options)} are not known")
         raise Unplannable(files.gaps[0] if files.gaps else why_not(files))
+    own = None if isinstance(config, PublishedConfig) else files
     return inputs_of(
         Source(
             config=config.values,
-            quantization=files.quantization,
-            tensors=files.tensors,
-            whole=not files.missing_shards and not files.broken,
+            quantization=own.quantization if own is not None else None,
+            tensors=own.tensors if own is not None else (),
+            whole=own is None or (not own.missing_shards and not own.broken),
         ),
         values,
         version=options.version,
@@ -173,4 +197,11 @@ def planned(inputs: PlanInputs, gpu: PlanGpu) -> Planned:
         plan = inputs.inputs.plan(gpu.gpu)
     except Unplannable as error:
         raise Unavailable(str(error)) from None
-    return Planned(plan=plan, inputs=inputs.inputs, gpus=gpu.count, source=gpu.source)
+    return Planned(
+        plan=plan,
+        inputs=inputs.inputs,
+        gpus=gpu.count,
+        source=gpu.source,
+        model=inputs.model,
+        published=inputs.published,
+    )

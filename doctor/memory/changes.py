@@ -10,8 +10,9 @@ from infer_doctor.catalog.gpu_memory import COUNTS, GPUS, SERVING, GpuModel
 from infer_doctor.frozen import frozen
 from infer_doctor.memory.architecture import Unplannable
 from infer_doctor.memory.inputs import Inputs
-from infer_doctor.memory.parts import Gpu
+from infer_doctor.memory.parts import Gpu, Rank
 from infer_doctor.memory.plan import MemoryPlan, safety
+from infer_doctor.units import MIB
 
 STEP = 0.01
 """Utilisation is suggested in hundredths."""
@@ -33,6 +34,7 @@ MORE_GPUS = 8
 
 FLAGS = {
     "max_model_len": "--max-model-len",
+    "kv_cache_memory_bytes": "--kv-cache-memory-bytes",
     "gpu_memory_utilization": "--gpu-memory-utilization",
     "kv_cache_dtype": "--kv-cache-dtype",
     "max_num_batched_tokens": "--max-num-batched-tokens",
@@ -89,7 +91,9 @@ def _helps(plan: MemoryPlan, now: MemoryPlan) -> bool:
     if now.limit == "free":
         return plan.fits
     if not now.fits:
-        return plan.fits or plan.rank.cache > now.rank.cache + safety(now.gpu, now.band)
+        return plan.fits or plan.rank.cache > now.rank.cache + safety(
+            now.gpu, now.band, now.uncounted
+        )
     return plan.fits and (
         plan.tokens > now.tokens * (1 + USEFUL) or plan.safe_longest > now.safe_longest
     )
@@ -109,6 +113,13 @@ def _candidates(
     settings = now.settings
     if now.limit == "context" and now.safe_longest:
         yield {"max_model_len": now.safe_longest}, 0, "keeps everything else"
+    if settings.cache_bytes and now.limit == "no_cache":
+        rank = now.rank
+        taken = rank.before + rank.weights + rank.activation + rank.non_torch + rank.buffers
+        keep = _outside(rank) + safety(gpu, now.band, now.uncounted)
+        most = int(gpu.usable - taken - keep) // MIB * MIB
+        if most > 0:
+            yield {"kv_cache_memory_bytes": most}, 0, "keeps everything else"
     share = utilisation(inputs, gpu, now)
     if share is not None:
         yield {"gpu_memory_utilization": share}, 1, "of the memory that is free"
@@ -123,10 +134,16 @@ def _candidates(
     capable = gpu.capability is None or gpu.capability >= FP8_CAPABILITY
     if inputs.scheme is None and not settings.quantization and capable:
         yield {"quantization": "fp8"}, 6, "check the quality"
-    wider = settings.tensor * 2
-    while wider <= (gpus or settings.tensor * 8) and wider <= COUNTS[-1]:
-        yield {"tensor_parallel_size": wider}, MORE_GPUS + wider.bit_length(), f"needs {wider} GPUs"
-        if _fits(inputs, gpu, {"tensor_parallel_size": wider}):
+    wider, each = settings.tensor * 2, settings.stages * max(settings.data, 1)
+    while wider * each <= (gpus or settings.tensor * each * 8) and wider <= COUNTS[-1]:
+        cost, note = MORE_GPUS + wider.bit_length(), f"needs {wider * each} GPUs"
+        more: dict[str, Any] = {"tensor_parallel_size": wider}
+        yield more, cost, note
+        plan = _plan(inputs, gpu, more)
+        if plan is not None and plan.fits:
+            break
+        if plan is not None and plan.limit == "context" and plan.safe_longest:
+            yield {**more, "max_model_len": plan.safe_longest}, cost, note
             break
         wider *= 2
     if now.limit in ("no_cache", "load", "context") and inputs.scheme is None and capable:
@@ -139,11 +156,11 @@ def _candidates(
             yield {**both, "max_model_len": length}, 6, "check the quality"
 
 
-def _fits(inputs: Inputs, gpu: Gpu, options: Mapping[str, Any]) -> bool:
+def _plan(inputs: Inputs, gpu: Gpu, options: Mapping[str, Any]) -> MemoryPlan | None:
     try:
-        return inputs.plan(gpu, **options).fits
+        return inputs.plan(gpu, **options)
     except Unplannable:
-        return False
+        return None
 
 
 def utilisation(inputs: Inputs, gpu: Gpu, now: MemoryPlan) -> float | None:
@@ -154,9 +171,8 @@ def utilisation(inputs: Inputs, gpu: Gpu, now: MemoryPlan) -> float | None:
     rank = now.rank
     if now.settings.cache_bytes:
         return None
-    keep = safety(gpu, now.band)
-    outside = 0 if rank.graphs_inside else rank.graphs + rank.graphs // 2
-    most = (gpu.usable - rank.before - outside - rank.buffers - keep) / gpu.usable
+    keep = safety(gpu, now.band, now.uncounted)
+    most = (gpu.usable - rank.before - _outside(rank) - rank.buffers - keep) / gpu.usable
     most = math.floor(min(most, 1.0) / STEP + 1e-9) * STEP
     if now.limit in ("free", "graphs") or now.fits:
         if most <= 0 or (now.fits and most <= now.settings.utilisation):
@@ -167,6 +183,11 @@ def utilisation(inputs: Inputs, gpu: Gpu, now: MemoryPlan) -> float | None:
     least = now.settings.utilisation + (missing + keep) / gpu.usable
     least = math.ceil(least / STEP - 1e-9) * STEP
     return round(least, 2) if least <= most + 1e-9 else None
+
+
+def _outside(rank: Rank) -> int:
+    """What graphs may take beside the budget."""
+    return 0 if rank.graphs_inside else rank.graphs + rank.graphs // 2
 
 
 @frozen

@@ -21,6 +21,10 @@ there (bench/plan.py prints it, with each constant fitted without the start that
 FAR_BAND = 0.10
 """The share of activation and non-torch memory that may be wrong for kinds that were not measured."""
 
+TOWER_BAND = 2 * GIB
+"""No start with an encoder has been measured: its profile run with the largest image is not in the
+activation."""
+
 DRAFT_BAND = 0.05
 """The share of a GPU that a draft model may take: its weights and cache are not counted."""
 
@@ -55,6 +59,8 @@ class MemoryPlan:
     reason: str | None
     band: int
     """Bytes by which the pool may be wrong."""
+    uncounted: int
+    """Of them those of parts that are left out: a draft head, a multimodal encoder's profile."""
     basis: str
     assumptions: tuple[str, ...]
 
@@ -116,7 +122,8 @@ def make_plan(model: Model, settings: Settings, gpu: Gpu) -> MemoryPlan:
     per_request = cache.blocks_of(-(-context // settings.context_parallel), demand)
     concurrency = count / per_request if per_request else 0.0
     most = max(architecture.context or context, context)
-    band = _band(model, settings, gpu, rank)
+    uncounted = _uncounted(model, settings, gpu)
+    band = _band(model, settings, gpu, rank) + uncounted
 
     spare = 1 if settings.version >= CONSUMED_SINCE else 0
     """The null block, which newer versions keep aside (kv_cache_utils.py:1003 of 0.32.0)."""
@@ -141,10 +148,11 @@ def make_plan(model: Model, settings: Settings, gpu: Gpu) -> MemoryPlan:
         tokens=_tokens(settings, cache, count, concurrency, own_context),
         concurrency=concurrency,
         longest=longest_context,
-        safe_longest=min(longest_context, fitting(rank.cache - safety(gpu, band))),
+        safe_longest=min(longest_context, fitting(rank.cache - safety(gpu, band, uncounted))),
         limit=limit,
         reason=reason,
         band=band,
+        uncounted=uncounted,
         basis=model.basis,
         assumptions=_assumptions(model, settings, gpu, rank),
     )
@@ -158,9 +166,9 @@ def cache_item(settings: Settings) -> float:
     return known or float(settings.itemsize)
 
 
-def safety(gpu: Gpu, band: int) -> int:
-    """What a suggested number leaves free."""
-    return min(band, int(gpu.usable * MARGIN))
+def safety(gpu: Gpu, band: int, uncounted: int) -> int:
+    """What a suggested number leaves free: what is not counted, and of the rest a small share."""
+    return min(band - uncounted, int(gpu.usable * MARGIN)) + uncounted
 
 
 def _tokens(settings: Settings, cache: Cache, blocks: int, concurrency: float, context: int) -> int:
@@ -174,6 +182,13 @@ def _tokens(settings: Settings, cache: Cache, blocks: int, concurrency: float, c
     return blocks // groups * block * settings.context_parallel
 
 
+def _uncounted(model: Model, settings: Settings, gpu: Gpu) -> int:
+    """What may come on top, because it is not planned: a suggested number leaves it free."""
+    tower = bool(model.architecture.tower) and not settings.language_only
+    draft = int(DRAFT_BAND * gpu.usable) if settings.draft else 0
+    return draft + (TOWER_BAND if tower else 0)
+
+
 def _band(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> int:
     """How wrong the pool may be, in bytes."""
     band = BAND
@@ -182,8 +197,6 @@ def _band(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> int:
         band += int(FAR_BAND * (rank.activation + rank.non_torch))
     if model.architecture.moe and (model.scheme or settings.quantization):
         band += int(FAR_BAND * rank.activation)  # other kernels, other workspaces
-    if settings.draft:
-        band += int(DRAFT_BAND * gpu.usable)
     if settings.loras:
         band += int(FAR_BAND * rank.weights)
     if rank.graphs_inside:
@@ -228,7 +241,7 @@ def _limit(
         return "no_cache", (
             f"weights {_gib(rank.weights)} + activation {_gib(rank.activation)} + other "
             f"{_gib(need - rank.weights - rank.activation)} against a budget of {_gib(budget)} "
-            f"({share}): nothing is left for the KV cache ({_gib(rank.cache)})"
+            f"({share}): nothing is left for the KV cache, {_gib(-rank.cache)} are missing"
         )
     if not blocks or (blocks < per_request and not settings.fitted):
         return "context", (

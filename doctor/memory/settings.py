@@ -5,6 +5,7 @@ Defaults: engine/arg_utils.py (get_batch_defaults, get_cudagraph_capture_sizes) 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,6 +49,10 @@ CONSUMED_SINCE: Version = (0, 27)
 """From here the runner's own buffers count (utils/mem_utils.py: total_consumed, 0.32.0)."""
 
 Get = Callable[[str], Any]
+
+
+HEAD = re.compile(r"eagle|medusa|mtp|accelerator|speculator|dflash|dspark|-draft-head", re.I)
+"""Names of heads that propose tokens from the target's own states (config/speculative.py)."""
 
 
 @frozen
@@ -157,10 +162,22 @@ def settings_of(
 
 
 def _has_draft(speculative: Any) -> bool:
-    """Methods without weights of their own: ngram and suffix."""
+    """Methods without weights of their own: ngram and suffix.
+
+    A head (EAGLE, Medusa, MTP) is a layer or two: within the band. A whole model has as many layers
+    with a cache as its target may have: Unplannable.
+    """
     if not isinstance(speculative, Mapping):
         return False
-    return speculative.get("method") not in ("ngram", "suffix", "[ngram]")
+    method, model = speculative.get("method"), speculative.get("model")
+    if method in ("ngram", "suffix", "[ngram]") or model in ("ngram", "[ngram]"):
+        return False
+    whole = method == "draft_model" or (method is None and model and not HEAD.search(str(model)))
+    if whole:
+        raise Unplannable(
+            f"the draft model {model} has weights and a KV cache of its own, which are not planned"
+        )
+    return True
 
 
 def _getter(options: Mapping[str, Any]) -> Get:

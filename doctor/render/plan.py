@@ -63,7 +63,7 @@ def _holds(plan: Mapping[str, Any]) -> str:
     context, tokens = plan["max_model_len"], plan["kv_cache_tokens"]
     if not tokens:
         return "no KV cache"
-    text = f"{tokens:,} tokens: {plan['max_concurrency']:.1f} requests of {context:,}"
+    text = f"{tokens:,} tokens: {plan['max_concurrency']:,.1f} requests of {context:,}"
     each = plan["kv_bytes_per_token"]
     if context > TYPICAL and each and tokens * each >= 0.5 * plan["kv_cache_bytes"]:
         text += f", or {tokens // TYPICAL:,} of {TYPICAL:,}"
@@ -116,7 +116,7 @@ def _gain(plan: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     if not row["fits"]:
         return f"not enough alone: {tokens:,} tokens" if tokens else "not enough alone"
     if not plan["fits"]:
-        return f"fits: {tokens:,} tokens, {row['max_concurrency']:.1f} requests; {row['note']}"
+        return f"fits: {tokens:,} tokens, {row['max_concurrency']:,.1f} requests; {row['note']}"
     before = plan["kv_cache_tokens"]
     more = (
         f"{tokens / before:.1f} x tokens"
@@ -137,7 +137,7 @@ def _kinds(plan: Mapping[str, Any], width: int) -> Iterator[tuple[str, str]]:
             continue
         yield (
             f"{'':<6}{row['gpu']:<16}{row['gpus']:>2}   {row['kv_cache_tokens']:>12,} tokens   "
-            f"{row['max_concurrency']:.1f} requests at once",
+            f"{row['max_concurrency']:,.1f} requests at once",
             "",
         )
     yield from _hanging("from", "; ".join(plan["assumptions"]), width, "dim")

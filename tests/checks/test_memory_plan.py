@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from memory_starts import H200, STARTS, TRUTH
@@ -17,7 +18,6 @@ from infer_doctor.checks.memory_plan import (
 )
 from infer_doctor.facts.engine_options import EngineOptions, Option
 from infer_doctor.facts.memory_plan import Planned
-from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.launch.model import COMMAND_LINE, Launch, Place, Word
 from infer_doctor.memory.inputs import Source, inputs_of
 from infer_doctor.memory.parts import Gpu
@@ -68,11 +68,10 @@ def facts(
         version="0.26.0",
         entry=entry,
     )
-    files = ModelFiles(
-        model=f"/models/{model}", origin="folder", folder=f"/models/{model}", config=config
+    planned = Planned(
+        plan=inputs.plan(gpu), inputs=inputs, gpus=gpus, source="NVML", model=f"/models/{model}"
     )
-    planned = Planned(plan=inputs.plan(gpu), inputs=inputs, gpus=gpus, source="NVML")
-    return [planned, launch, options, files]
+    return [planned, launch, options]
 
 
 def start(name: str, **values: Any) -> list[object]:
@@ -167,14 +166,12 @@ def test_more_gpus_are_offered_only_where_there_are_more() -> None:
 
 def test_python_keywords_are_written_as_keywords() -> None:
     given = start("fail-8b-len-kv")
-    planned, launch, options, files = given
+    planned, launch, options = given
     assert isinstance(launch, Launch) and isinstance(options, EngineOptions)
     from dataclasses import replace
 
     python = replace(launch, kind="python", entry="LLM")
-    finding = only(
-        context_too_long, [planned, python, replace(options, entry="LLM", given={}), files]
-    )
+    finding = only(context_too_long, [planned, python, replace(options, entry="LLM", given={})])
     assert finding.fixes[0].title.startswith("Start with max_model_len=55")
 
 
@@ -186,3 +183,26 @@ def test_max_model_len_auto_is_fitted_by_the_engine() -> None:
 def test_defaults_are_no_finding() -> None:
     assert not examine(sequences_too_many, *HEALTHY).findings
     assert not examine(unused, *HEALTHY).findings
+
+
+def test_a_published_configuration_is_never_certain() -> None:
+    planned, *others = start("fail-70b-load-oom")
+    assert isinstance(planned, Planned)
+    given = [replace(planned, published=True), *others]
+    assert only(does_not_load, given).confidence == "likely"
+
+
+def test_what_no_change_cures_names_the_gpus_that_it_takes() -> None:
+    small = replace(H200, name="NVIDIA A100-SXM4-40GB", usable=int(35.5 * GIB), capability=(8, 0))
+    given = facts("llama-3.1-70b", gpu=small, max_model_len=4096, tensor_parallel_size=2, gpus=2)
+    (fix,) = only(does_not_load, given).fixes
+    assert fix.title.startswith("Take 8 of these GPUs with --tensor-parallel-size 8, or a model ")
+    assert fix.safety == "manual"
+
+
+def test_a_cache_that_is_asked_for_gets_the_size_that_fits() -> None:
+    finding = only(no_cache_room, facts("llama-3.1-8b", kv_cache_memory_bytes=500 * GIB))
+    (fix,) = finding.fixes
+    assert fix.title.startswith("Start with --kv-cache-memory-bytes ")
+    size = int(fix.title.rpartition(" ")[2])
+    assert 100 * GIB < size < 125 * GIB  # 139.8 GiB less weights, activation and context

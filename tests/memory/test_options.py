@@ -48,7 +48,7 @@ def test_size_of_the_cache_in_bytes() -> None:
 
 
 def test_draft_model_is_said_not_to_be_counted() -> None:
-    plan = plan_of(LLAMA, {"speculative_config": {"model": "x", "num_speculative_tokens": 3}})
+    plan = plan_of(LLAMA, {"speculative_config": {"model": "x-eagle", "num_speculative_tokens": 3}})
     assert "the draft model of speculative decoding is not counted" in plan.assumptions
     assert plan.band > 5 * BASE.band
     ngram = plan_of(LLAMA, {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}})
