@@ -196,6 +196,10 @@ class _Parts:
             for index, row in enumerate(given):
                 if row.machine == "another":
                     self._contained(row, machine)
+                    if row.engine == "tensorrt-llm":
+                        from infer_doctor.trtllm.mounted import give_mounted
+
+                        give_mounted(self.subjects[-1], machine.host)
                 elif index == 0:
                     machine.give(Launch, row)
                     self._free = False

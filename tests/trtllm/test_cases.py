@@ -123,12 +123,10 @@ def right_triton_image(at: Path) -> Words:
     built = engine(at / "e", version="1.0.0", tp=2)
     repository(at / "repo", "/models/e", tokenizer="/models/repo")
     assert built.exists()
-    script = (
-        f"docker run --gpus all --shm-size=2g -v {at}:/models "
-        "nvcr.io/nvidia/tritonserver:25.09-trtllm-python-py3 "
-        "mpirun -n 2 --allow-run-as-root tritonserver --model-repository=/models/repo\n"
-    )
-    return [text(at / "run.sh", script)]
+    line = f"docker run --gpus all --shm-size=2g -v {at}:/models "
+    line += "nvcr.io/nvidia/tritonserver:25.09-trtllm-python-py3 "
+    line += "mpirun -n 2 --allow-run-as-root tritonserver --model-repository=/models/repo"
+    return ["--", *line.split()]
 
 
 def right_config_pbtxt(at: Path) -> Words:
@@ -281,6 +279,21 @@ def wrong_triton_ranks(at: Path) -> Words:
     return ["--", "tritonserver", f"--model-repository={path}"]
 
 
+def wrong_triton_image(at: Path) -> Words:
+    engine(at / "e", version="0.14.0")
+    repository(at / "repo", "/models/e", tokenizer="/models/repo")
+    line = f"docker run --gpus all --shm-size=2g -v {at}:/models "
+    line += "nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3 tritonserver "
+    return ["--", *line.split(), "--model-repository=/models/repo"]
+
+
+def wrong_image(at: Path) -> Words:
+    engine(at / "e", version="1.0.0")
+    line = f"docker run --gpus all --ipc=host -v {at}/e:/engine "
+    line += "nvcr.io/nvidia/tensorrt-llm/release:1.2.1 trtllm-serve /engine --backend tensorrt"
+    return ["--", *line.split()]
+
+
 WRONG: list[tuple[Callable[[Path], Words], set[str]]] = [
     (wrong_version, {"trt-engine-version"}),
     (wrong_plans, {"trt-ranks-differ"}),
@@ -311,6 +324,8 @@ WRONG: list[tuple[Callable[[Path], Words], set[str]]] = [
     (wrong_triton_reuse, {"trt-triton-limits"}),
     (wrong_triton_wiring, {"trt-ensemble-wiring"}),
     (wrong_triton_ranks, {"trt-triton-ranks"}),
+    (wrong_triton_image, {"trt-triton-version"}),
+    (wrong_image, {"trt-engine-version"}),
 ]
 
 
