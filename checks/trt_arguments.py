@@ -127,7 +127,7 @@ def argument_renamed(
             cure = drop(launch, problem, safe=False)
         else:
             cure = advise(f"replace-{slug(problem.flag)}", f"Take {problem.flag} out")
-        yield finding(launch, options, problem, (cure,))
+        yield finding(launch, options, problem, (cure,), "certain" if options.version else "likely")
 
 
 @check("trt-argument-new", severity="error", category="launch_argument", since="0.3")

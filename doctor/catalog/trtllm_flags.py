@@ -37,13 +37,26 @@ _LATER = _names(
     "monitor_memory low_latency_gemm_swiglu_plugin user_buffer pp_reduce_scatter norm_quant_fusion"
 )
 
+_OLD = _names(
+    """
+    max_output_len multi_block_mode use_custom_all_reduce context_fmha_fp32_acc strongly_typed
+    attention_qk_half_accumulation use_context_fmha_for_generation builder_opt enable_xqa
+    lookup_plugin builder_force_num_profiles tp_size pp_size weight_only_precision
+    enable_fp8 max_output_tokens use_fused_mlp
+    """
+)
+
 BUILD: dict[Version, frozenset[str]] = {
+    (0, 11): _BUILD | _AUTO | _OLD,
     (0, 14): _BUILD | _AUTO | _names("builder_force_num_profiles lookup_plugin enable_xqa"),
     (0, 17): _BUILD | _AUTO | _LATER | _names("gemm_allreduce_plugin"),
     (1, 0): _BUILD
     | _LATER
     | _names("gemm_allreduce_plugin fuse_fp4_quant dora_plugin use_fp8_context_fmha"),
 }
+
+BUILD_BEFORE = (0, 12)
+"""Rows below count only for a version that is known to be so old."""
 
 BUILD_FLAGS = _names(
     """

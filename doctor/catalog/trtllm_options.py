@@ -2,7 +2,8 @@
 
 Read from hlapi/llm_utils.py of 0.14, llmapi/llm_utils.py of 0.17, llmapi/llm_args.py of 1.2 and the
 manifest of the newest (llm_args_golden_manifest.json, 00043967). Read 2026-11-30. Between the
-snapshots names came and went: a name is called unknown only where none of them has it.
+snapshots names came and went: a name is called unknown only where none of them has it. The list holds
+a few names more that were only seen in passing: it decides what is accused, so it may be too long.
 """
 
 from __future__ import annotations
@@ -46,13 +47,22 @@ ARGUMENTS = _names(
     encoder_max_num_tokens generation_config gms_config kv_cache_compression_config max_stats_len
     disagg_cluster env_overrides mm_server_config multimodal_config nvfp4_gemm_config
     perf_config preprocess_config sampler_config telemetry_config video_pruning_rate
-    hang_detection_timeout multi_stream_config layer_wise_benchmarks_config
+    hang_detection_timeout multi_stream_config layer_wise_benchmarks_config mx_config
+    num_serve_frontends prefill_capture_num_tokens prefill_cuda_graph_backend
+    prometheus_metrics_config ray_placement_config reorder_policy_config
+    sampler_force_async_worker mla_skip_correction_threshold enable_mla_skip_correction
+    enable_speculative_beam_history_d2h encoder_cuda_graph_config
+    enable_encoder_decoder_mixed_cuda_graph use_cute_dsl_bf16_bmm use_cute_dsl_bf16_gemm
+    use_cute_dsl_blockscaling_bmm use_cute_dsl_blockscaling_mm use_fine_grained_sync
     """
 )
 
 EARLIER: dict[str, tuple[Version, str]] = {
     "pytorch_backend_config": ((0, 20), "its keys stand at the top level"),
-    "enable_overlap_scheduler": ((0, 20), "the scheduler is on, disable_overlap_scheduler turns it off"),
+    "enable_overlap_scheduler": (
+        (0, 20),
+        "the scheduler is on, disable_overlap_scheduler turns it off",
+    ),
     "use_cuda_graph": ((1, 0), "cuda_graph_config is on without it, null turns graphs off"),
     "cuda_graph_batch_sizes": ((1, 0), "cuda_graph_config.batch_sizes"),
     "cuda_graph_max_batch_size": ((1, 0), "cuda_graph_config.max_batch_size"),
@@ -92,11 +102,16 @@ NESTED: dict[str, frozenset[str]] = {
         avg_seq_len block_reuse_config disk_cache_size disk_prefetch_num_reqs
         enable_kv_pool_rebalance enable_swa_scratch_reuse fp8_context_mla_kv_len_cap
         iteration_stats_interval kv_cache_event_hash_algo kv_events_config
-        kv_pool_rebalance_interval kv_pool_rebalance_threshold mamba_ssm_philox_rounds
+        kv_pool_rebalance_check_interval kv_pool_rebalance_cooldown_secs
+        kv_pool_rebalance_min_sampled_kv_caches kv_pool_rebalance_moving_average_decay
+        kv_pool_rebalance_ratio_threshold kv_pool_rebalance_target_ratio_update_interval
+        mamba_ssm_philox_rounds
         mamba_ssm_stochastic_rounding mamba_state_config pool_ratio
         """
     ),
-    "cuda_graph_config": _names("batch_sizes max_batch_size enable_padding mode"),
+    "cuda_graph_config": _names(
+        "batch_sizes max_batch_size enable_padding mode max_num_token max_seq_len num_tokens seq_lens"
+    ),
 }
 """Sections whose fields are all known."""
 
@@ -109,7 +124,6 @@ NESTED_EARLIER: dict[str, tuple[Version, str]] = {
         "kv_cache_config.free_gpu_memory_fraction",
     ),
     "kv_cache_config.kv_cache_dtype": ((0, 0), "kv_cache_config.dtype"),
-    "speculative_config.num_nextn_predict_layers": ((1, 4), "speculative_config.max_draft_len"),
 }
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -126,6 +140,25 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "LOWPRECISION",
         "MNNVL",
         "NCCL_SYMMETRIC",
+    ),
+    "scheduler_config.capacity_scheduler_policy": (
+        "MAX_UTILIZATION",
+        "GUARANTEED_NO_EVICT",
+        "STATIC_BATCH",
+    ),
+    "moe_config.backend": (
+        "AUTO",
+        "CUTLASS",
+        "CUTEDSL",
+        "WIDEEP",
+        "TRTLLM",
+        "DEEPGEMM",
+        "DENSEGEMM",
+        "VANILLA",
+        "TRITON",
+        "MARLIN",
+        "MEGAMOE_DEEPGEMM",
+        "MEGAMOE_CUTEDSL",
     ),
     "kv_cache_config.dtype": (
         "auto",
@@ -162,7 +195,22 @@ KNOWN_WRONG: dict[str, str] = {
 """Words of the command line, of vLLM and of Triton -> what LLM(...) calls it."""
 
 GENERATE = frozenset(
-    ["inputs", "sampling_params", "use_tqdm", "lora_request", "prompt_adapter_request", "kv_cache_retention_config", "disaggregated_params", "scheduling_params", "streaming", "queries", "cache_salt", "postproc_params", "priority", "trace_headers"]
+    [
+        "inputs",
+        "sampling_params",
+        "use_tqdm",
+        "lora_request",
+        "prompt_adapter_request",
+        "kv_cache_retention_config",
+        "disaggregated_params",
+        "scheduling_params",
+        "streaming",
+        "queries",
+        "cache_salt",
+        "postproc_params",
+        "priority",
+        "trace_headers",
+    ]
 )
 """Keywords of LLM.generate and generate_async, 0.14 to the newest."""
 

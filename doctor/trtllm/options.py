@@ -52,7 +52,10 @@ class Reader(Fields):
         )
 
     def _build(self, words: Sequence[Word]) -> None:
-        known = around(flags.BUILD, self.version)
+        table = flags.BUILD
+        if self.version is None:
+            table = {row: names for row, names in table.items() if row >= flags.BUILD_BEFORE}
+        known = around(table, self.version)
         index = 0
         while index < len(words):
             word = words[index]

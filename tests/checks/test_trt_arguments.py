@@ -130,6 +130,45 @@ def test_argument_renamed() -> None:
     assert old.fixes[0].safety == "unsafe"  # another number is needed
 
 
+@pytest.mark.parametrize(
+    ("version", "confidence"),
+    [("0.11.0", None), ("0.13.0", None), ("0.14.0", "certain"), (None, "likely")],
+)
+def test_a_flag_of_old_releases(version: str | None, confidence: str | None) -> None:
+    rows = facts(
+        "trtllm-build --checkpoint_dir c --max_output_len 512 --multi_block_mode enable", version
+    )
+    found = examine(argument_renamed, *rows).findings
+    assert {f.confidence for f in found} == ({confidence} if confidence else set())
+
+
+PUBLIC = """print_iter_log: false
+kv_cache_config:
+  dtype: "auto"
+  free_gpu_memory_fraction: 0.9
+  enable_block_reuse: false
+cuda_graph_config:
+  enable_padding: true
+  batch_sizes: [1, 2, 4]
+disable_overlap_scheduler: true
+enable_attention_dp: true
+enable_autotuner: false
+speculative_config: {decoding_type: Eagle, max_draft_len: 5, speculative_model_dir: /e}
+moe_config: {backend: WIDEEP, max_num_tokens: 9216}
+scheduler_config: {capacity_scheduler_policy: MAX_UTILIZATION}
+cache_transceiver_config: {backend: UCX, max_tokens_in_buffer: 8448}
+stream_interval: 10
+num_postprocess_workers: 4
+"""
+
+
+@pytest.mark.parametrize("version", [None, "1.0.0", "1.1.0", "1.2.1", "1.3.0rc13", "1.4.0rc1"])
+def test_keys_of_public_files_are_not_accused(version: str | None) -> None:
+    rows = options(PUBLIC, version=version)
+    for check in (argument_unknown, argument_renamed, argument_value, argument_new):
+        assert examine(check, *rows).outcome == "passed"
+
+
 def test_argument_new() -> None:
     long = "trtllm-serve m --tensor_parallel_size 2"
     contract(argument_new, fires=facts(long, "1.1.0"), passes=facts(long, "1.2.1"))
