@@ -83,6 +83,14 @@ class Subject:
             return missing(arguments.reason, arguments.kind)
         if self.host is None and arguments and all(v is None for v in arguments.values()):
             return missing(self._unasked)  # all needs are optional, and there is nobody to ask
+        return self.called(probe, arguments)
+
+    def called(self, probe: Probe, arguments: dict[str, object]) -> object:
+        """What the probe makes of its arguments: a fact, or the Missing that stands for it."""
+
+        def missing(reason: str, kind: Any = "unavailable") -> Missing:
+            return Missing(fact=probe.provides.__name__, reason=reason, kind=kind)
+
         try:
             return probe.function(**arguments)
         except Unavailable as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from infer_doctor.cluster.memo import NodeSubject, Shared
+from infer_doctor.cluster.reading import ReadNode
 from infer_doctor.engine import Subject, run
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.engine_options import EngineQuestion
@@ -12,6 +14,7 @@ from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.hub_access import Online
 from infer_doctor.facts.interpreter import read as read_interpreter
 from infer_doctor.facts.locate import NotAnInterpreter, locate
+from infer_doctor.facts.nodes import Node, Nodes
 from infer_doctor.host import Capture, Host, Unavailable
 from infer_doctor.launch.command import all_of as launches_of
 from infer_doctor.launch.model import Launch
@@ -35,10 +38,26 @@ ONLY_GIVEN = {
     "EngineLog": "no log was given",
     "ColdStart": "no log was given",
     "Serving": "no log was given",
+    "Nodes": "one machine was examined",
+    "Reach": "no server was asked",
+    "Answers": "no server was asked",
+    "Models": "no server was asked",
+    "Streamed": "no server was asked",
+    "ServerMetrics": "no server was asked",
+    "TimeoutChain": "no server was asked",
+    "Load": "no server was asked",
+    "Starts": "no run was made",
+    "Boundary": "no run was made",
+    "ColdWarm": "no run was made",
+    "Ramp": "no run was made",
+    "Quality": "no answers were compared",
 }
 """Facts that no probe makes: what their absence means where none is given."""
 
 ELSEWHERE = "the machine that will run this launch is not known"
+
+CLUSTER = "cluster"
+"""The subject that stands for all machines together."""
 
 OF_THE_HOST = (Gpus, Driver)
 """What a container sees as its host has it; all else is the image's or the container's own."""
@@ -67,6 +86,7 @@ class Examination:
         *,
         targets: Sequence[Found] = (),
         snapshot: str | None = None,
+        cluster: Sequence[ReadNode] = (),
         command: Sequence[str] = (),
         python: str | None = None,
         deep: bool = False,
@@ -82,25 +102,29 @@ class Examination:
             if machines:
                 raise NoTarget(f"give either --snapshot or {machines[0].target}, not both")
             machines = [Found(target=snapshot, snapshot=snapshot_text(snapshot))]
+        if cluster and machines:
+            raise NoTarget(f"give either snapshots or {machines[0].target}, not both")
         launches = [(found, row) for found in targets for row in found.launches]
         for found in machines:
             parts.machine(found, "host" if len(machines) == 1 else found.target)
+        parts.nodes(cluster)
         if machines and (python or deep) and all(found.facts is not None for found in machines):
             option = "--python" if python else "--deep"
             raise NoTarget(f"{option} asks a machine; {machines[0].target} is only a file of one")
-        if not machines and (given or not targets):
+        if not machines and not cluster and (given or not targets):
             parts.live()
         parts.command(given)
         for found, row in launches:
-            parts.launch(found, row, alone=len(machines) <= 1)
+            parts.launch(found, row, alone=len(machines) + len(cluster) <= 1)
         for found in targets:
             if found.code is not None:
                 parts.code(found)
             if found.log is not None:
                 parts.log(found)
-        if not parts.live_used and not machines and (python or deep):
+        if not parts.live_used and not machines and not cluster and (python or deep):
             option = "--python" if python else "--deep"
             raise NoTarget(f"{option} asks this machine; {targets[0].target} is for another one")
+        parts.cluster(given)
         return cls(parts.subjects, replayed=parts.replayed, about=parts.about)
 
     def run(self, checks: Iterable[Check], *, named: bool = False) -> list[CheckResult]:
@@ -110,17 +134,24 @@ class Examination:
         """
         wanted = list(checks)
         results: list[CheckResult] = []
+        together = any(subject.name == CLUSTER for subject in self.subjects)
         for subject in self.subjects:
             kinds = self._about.get(subject.name)
             some = [c for c in wanted if named or kinds is None or subject.depends(c.needs, kinds)]
-            results += run(some, subject)
+            if together:
+                some = [c for c in some if _of_all(c) == (subject.name == CLUSTER)]
+            results += subject.run(some) if isinstance(subject, NodeSubject) else run(some, subject)
+        for subject in self.subjects:
+            if isinstance(subject, NodeSubject):
+                subject.told()
         return results
 
     @property
     def captures(self) -> list[Capture]:
         """Everything the hosts answered, in order."""
         hosts = (subject.host for subject in self.subjects)
-        return [capture for host in hosts if host for capture in host.captures.values()]
+        found = (capture for host in hosts if host for capture in host.captures.values())
+        return list({id(capture): capture for capture in found}.values())
 
     @property
     def redactor(self) -> Redactor:
@@ -163,6 +194,7 @@ class _Parts:
         self._engine = engine
         self._online = online
         self._machines: list[Subject] = []
+        self._snapshots: dict[str, Snapshot] = {}
         self._free = False
         """Whether the machine that stands first has no launch yet."""
 
@@ -179,6 +211,45 @@ class _Parts:
         self._add(subject)
         self._machines.append(subject)
         self._free = True
+
+    def nodes(self, rows: Sequence[ReadNode]) -> None:
+        """The machines of a cluster, which share what is equal."""
+        shared = Shared(self._registry)
+        for row in rows:
+            self.replayed.append(row.snapshot)
+            question = Question(python=self._python or row.snapshot.python)
+            subject = NodeSubject(
+                row.name,
+                self._registry,
+                snapshot=row.snapshot,
+                shared=shared,
+                given=[shared.one(question)],
+                deep=self._deep,
+                absent=ONLY_GIVEN,
+                replayed=True,
+            )
+            self._add(subject)
+            self._machines.append(subject)
+            self._snapshots[subject.name] = row.snapshot
+
+    def cluster(self, given: Sequence[Launch]) -> None:
+        """What is judged over all machines, when there are several."""
+        if not self._snapshots:
+            return
+        subject = Subject(CLUSTER, self._registry, host=None, unasked="told of each node")
+        self._add(subject)
+        nodes = (
+            Node(
+                name=row.name,
+                get=row.get,
+                key=self._snapshots[row.name].key,
+                machine=self._snapshots[row.name].machine,
+            )
+            for row in self._machines
+        )
+        subject.give(Nodes, Nodes(nodes=tuple(nodes)))
+        if given:
+            subject.give(Launch, given[0])
 
     def live(self) -> None:
         """This machine."""
@@ -280,6 +351,11 @@ class _Parts:
         if machine is not None:
             for kind in OF_THE_HOST:
                 subject.give(kind, machine.get(kind))
+
+
+def _of_all(check: Check) -> bool:
+    """Whether a check judges all machines together."""
+    return any(need.fact is Nodes for need in check.needs)
 
 
 def _require_interpreter(host: LiveHost, question: Question) -> None:

@@ -38,6 +38,12 @@ ADDRESS_NAME = re.compile(r"(?:^|_)(?:IP|ADDR|ADDRESS|HOST|URL|PROXY|ENDPOINT)(?
 
 ADDRESS = re.compile(r"(?<![\w.])\d+\.\d+\.\d+\.\d+(?![\w.])")
 
+LONG_ADDRESS = re.compile(r"(?<![\w:.])[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F.]*(?![\w:])")
+"""What may be an address of version 6; only known ones are masked."""
+
+NETWORK = ("interfaces", "own_name")
+"""Operations whose answers hold addresses."""
+
 USERINFO = re.compile(r"(?:(?<=://)|^)[^/\s:@]+:[^/\s@]+(?=@)")
 """name:password of a proxy, also of one written without a scheme."""
 
@@ -65,9 +71,10 @@ POD_VARIABLES = ("HOSTNAME", "POD_NAME", "NODE_NAME")
 
 
 class Redactor:
-    """The masks of one run."""
+    """The masks of one run; those made with a `key` are equal in every run with that key."""
 
-    def __init__(self, captures: Iterable[Capture]) -> None:
+    def __init__(self, captures: Iterable[Capture], *, key: str | None = None) -> None:
+        self._key = key
         self._masks: dict[tuple[str, str], str] = {}
         self._subnets: dict[str, int] = {}
         self._exact: dict[str, str] = {}
@@ -106,6 +113,8 @@ class Redactor:
             text = self._host.sub(partial(_replace, mask, "host"), text)
         if self._subnets:
             text = ADDRESS.sub(self._known_address, text)
+            if "::" in text or text.count(":") >= 7:
+                text = LONG_ADDRESS.sub(self._known_address, text)
         return text
 
     def touches(self, value: object) -> bool:
@@ -160,6 +169,8 @@ class Redactor:
     def capture(self, capture: Capture) -> Capture:
         """The capture as it may be written to a file."""
         value = capture.value
+        if capture.operation in NETWORK and value is not None:
+            value = self._network(value)
         if capture.operation == "environ" and value is not None:
             variables = _strings(value.get("variables"))
             value = {"variables": {k: self._variable(k, v) for k, v in variables.items()}}
@@ -179,6 +190,16 @@ class Redactor:
             self._learn_host(name)
         if capture.operation == "environ":
             self._learn_variables(_strings(capture.value.get("variables")))
+        if capture.operation in NETWORK:
+            self._network(capture.value)
+
+    def _network(self, value: Any) -> Any:
+        """The answer of an operation on the network: each text that is an address is masked."""
+        if isinstance(value, str):
+            return self._address(value)
+        if isinstance(value, dict):
+            return {key: self._network(item) for key, item in value.items()}
+        return [self._network(item) for item in value] if isinstance(value, list) else value
 
     def _learn_host(self, name: str) -> None:
         """Mask the host name everywhere, if it cannot be an ordinary word of a path or version."""
@@ -245,10 +266,26 @@ class Redactor:
         subnet = str(ipaddress.ip_network(f"{text}/{length}", strict=False))
         number = self._subnets.setdefault(subnet, len(self._subnets) + 1)
         found = self._masks.get(("ip", text))
-        if found is None:
+        if found is None and self._key is not None:
+            marks = f"{self._keyed('subnet', subnet)}.{self._keyed('ip', text)}"
+            found = self._masks["ip", text] = f"<ip:{marks}>"
+        elif found is None:
             count = sum(kind == "ip" for kind, _ in self._masks) + 1
             found = self._masks["ip", text] = f"<ip:{number}.{count}>"
         return found
+
+    @property
+    def key_mark(self) -> str:
+        """By which two files are seen to be made with one key; it does not tell the key."""
+        return self._keyed("key", "")
+
+    def _keyed(self, kind: str, value: str) -> str:
+        """A name for a value that only who has the key can make: HMAC-SHA-256, 40 bits of it."""
+        import hashlib
+        import hmac
+
+        text = f"{kind}\0{value}".encode("utf-8", "surrogateescape")
+        return hmac.new((self._key or "").encode(), text, hashlib.sha256).hexdigest()[:10]
 
     def _known_address(self, match: re.Match[str]) -> str:
         """An address that a variable named; others may be versions, such as 13.1.0.3."""
@@ -262,7 +299,9 @@ class Redactor:
         if value.startswith(("<", "~")):
             return value
         known = self._masks.get((kind, value))
-        if known is None:
+        if known is None and self._key is not None:
+            known = self._masks[kind, value] = f"<{kind}:{self._keyed(kind, value)}>"
+        elif known is None:
             count = sum(k == kind and mask != "~" for (k, _), mask in self._masks.items()) + 1
             known = self._masks[kind, value] = f"<{kind}:{count}>"
         return known

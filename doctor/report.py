@@ -10,6 +10,7 @@ from infer_doctor.config import policy
 from infer_doctor.engine import Subject
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.engine_options import EngineQuestion
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.machine import Identity, OperatingSystem
@@ -60,6 +61,9 @@ AREAS = (
     "cluster",
 )
 """The order of causes: what stands first makes what follows fail too."""
+
+MANY = 10
+"""Subjects from which on their parts are masked once each, by what they share."""
 
 WHOLE_DEPTH = 4
 """Report, facts, subject, fact, field: so deep a part is first looked at as a whole, for most hold
@@ -136,14 +140,21 @@ def build(
             dataclasses.replace(
                 row, findings=tuple(renamed[f] for f in sorted(row.findings, key=rank))
             )
+            if row.findings
+            else row
             for row in results
         ),
         fixes=fixes,
         plan=plan,
         redactions=redactions,
-        facts={subject.name: _facts(subject) for subject in subjects},
+        facts=_facts_of(subjects),
     )
-    masked: Report = _mask(report, redactor)
+    if len(subjects) >= MANY:
+        from infer_doctor.cluster.masking import mask_many
+
+        masked: Report = mask_many(report, redactor)
+    else:
+        masked = mask(report, redactor)
     return dataclasses.replace(masked, redactions=_most(redactions, redactor.redactions))
 
 
@@ -221,7 +232,7 @@ def _target(subjects: Sequence[Subject], launch: Sequence[str] | None) -> Target
         host["environment"] = interpreter.prefix
     if torch := known(TorchBuild):
         host["torch"] = torch.version
-    engine = known(EngineFact)
+    engine = known(EngineQuestion) or known(EngineFact)
     words = launch or (of_file.command if (of_file := known(Launch)) else ())
     return Target(
         host=host,
@@ -230,15 +241,24 @@ def _target(subjects: Sequence[Subject], launch: Sequence[str] | None) -> Target
     )
 
 
-def _facts(subject: Subject) -> Facts:
-    """What was found, by name of the fact; fields marked `report=False` stay out."""
+def _facts_of(subjects: Sequence[Subject]) -> Facts:
+    """What was found, by subject and name of the fact; fields marked `report=False` stay out.
+
+    A fact that several subjects share is one object here too.
+    """
+    known: dict[int, Any] = {}
     found: Facts = {}
-    for kind, fact in subject.facts.items():
-        if isinstance(fact, Missing):
-            found[kind.__name__] = {"missing": fact.reason}
-        elif dataclasses.is_dataclass(fact):
-            found[kind.__name__] = _plain(fact)
-    return dict(sorted(found.items()))
+    for subject in subjects:
+        own: Facts = {}
+        for kind, fact in subject.facts.items():
+            if isinstance(fact, Missing):
+                own[kind.__name__] = {"missing": fact.reason}
+            elif dataclasses.is_dataclass(fact):
+                if id(fact) not in known:
+                    known[id(fact)] = _plain(fact)
+                own[kind.__name__] = known[id(fact)]
+        found[subject.name] = dict(sorted(own.items()))
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -258,19 +278,19 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _mask(value: Any, redactor: Redactor, depth: int = 0) -> Any:
+def mask(value: Any, redactor: Redactor, depth: int = 0) -> Any:
     """The same dataclasses with every string masked."""
     if depth <= WHOLE_DEPTH and not redactor.touches(value):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return dataclasses.replace(
-            value, **{name: _mask(item, redactor, depth + 1) for name, item in fields.items()}
+            value, **{name: mask(item, redactor, depth + 1) for name, item in fields.items()}
         )
     if isinstance(value, tuple):
-        return tuple(_mask(item, redactor, depth + 1) for item in value)
+        return tuple(mask(item, redactor, depth + 1) for item in value)
     if isinstance(value, dict) and depth <= WHOLE_DEPTH and "hostname" not in value:
         return {
-            redactor.text(name): _mask(item, redactor, depth + 1) for name, item in value.items()
+            redactor.text(name): mask(item, redactor, depth + 1) for name, item in value.items()
         }
     return redactor.value(value)

@@ -1,7 +1,7 @@
 """Snapshots: the captures of one run in a file, and their replay.
 
 {"schema_version": 1, "kind": "infer-doctor-snapshot", "tool": {...}, "created_at": "...Z",
- "options": {"python": ...}, "redactions": [{"kind", "count"}],
+ "options": {"python": ..., "redact_key"?, "machine"?}, "redactions": [{"kind", "count"}],
  "captures": [{"operation", "arguments", "version", "value" | "error", "duration_ms"}]}
 """
 
@@ -32,19 +32,36 @@ class Snapshot:
     host: Host
     redactions: tuple[Redaction, ...]
     python: str | None
+    key: str | None = None
+    """The mark of the --redact-key that its masks are made with: equal marks, comparable masks."""
+    machine: str | None = None
+    """A mark of the running kernel: two snapshots with one mark are of one machine."""
 
 
-def write(captures: Iterable[Capture], *, version: str, created_at: str, python: str | None) -> str:
-    """The text of a snapshot file, redacted."""
+def write(
+    captures: Iterable[Capture],
+    *,
+    version: str,
+    created_at: str,
+    python: str | None,
+    key: str | None = None,
+    machine: str | None = None,
+) -> str:
+    """The text of a snapshot file, redacted; with a `key` equal values get equal masks in all files."""
     kept = list(captures)
-    redactor = Redactor(kept)
+    redactor = Redactor(kept, key=key)
+    options: dict[str, Any] = {"python": redactor.value(python)}
+    if key is not None:
+        options["redact_key"] = redactor.key_mark
+    if machine is not None:
+        options["machine"] = machine
     masked = [redactor.capture(capture) for capture in kept]
     document = {
         "schema_version": SCHEMA_VERSION,
         "kind": KIND,
         "tool": {"name": "infer-doctor", "version": version},
         "created_at": created_at,
-        "options": {"python": redactor.value(python)},
+        "options": options,
         "redactions": [{"kind": row.kind, "count": row.count} for row in redactor.redactions],
         "captures": [_capture_out(capture) for capture in masked],
     }
@@ -68,6 +85,11 @@ def read(text: str) -> Snapshot:
         document = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadSnapshot(f"it is not valid JSON: {error}") from None
+    return from_document(document)
+
+
+def from_document(document: Any) -> Snapshot:
+    """The snapshot of a JSON object; raises BadSnapshot."""
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise BadSnapshot(f'it is JSON, but no snapshot (no "kind": "{KIND}")')
     found = document.get("schema_version")
@@ -83,14 +105,21 @@ def read(text: str) -> Snapshot:
     rows = _field(document, "captures", list, "the file")
     return Snapshot(
         host=Host(
-            [_capture_in(row, f"capture {number}") for number, row in enumerate(rows)],
+            [capture_in(row, f"capture {number}") for number, row in enumerate(rows)],
             missing="not in this snapshot",
         ),
         redactions=tuple(
             _redaction_in(row) for row in _field(document, "redactions", list, "the file")
         ),
         python=_field(options, "python", (str, type(None)), "the options"),
+        key=_mark(options, "redact_key"),
+        machine=_mark(options, "machine"),
     )
+
+
+def _mark(options: dict[str, Any], key: str) -> str | None:
+    """What newer versions note; a file of before has none."""
+    return _field(options, key, str, "the options") if key in options else None
 
 
 def _field(row: Any, key: str, kinds: type | tuple[type, ...], place: str) -> Any:
@@ -114,7 +143,7 @@ def _redaction_in(row: Any) -> Redaction:
     return Redaction(kind=kind, count=count)
 
 
-def _capture_in(row: Any, place: str) -> Capture:
+def capture_in(row: Any, place: str) -> Capture:
     """One capture, with every field of the right type."""
     operation = _field(row, "operation", str, place)
     place = f"{place} ({operation:.20})"

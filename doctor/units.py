@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 GIB = 1 << 30
 MIB = 1 << 20
 
@@ -24,3 +26,16 @@ def age(seconds: float) -> str:
 def plural(number: int, word: str) -> str:
     """1 GPU, 2 GPUs."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+NAMED = 5
+"""Names in a sentence; more are counted."""
+
+
+def names(words: Sequence[str], what: str = "node") -> str:
+    """ "a", "a and b", "a, b, c and 994 more nodes"."""
+    if len(words) > NAMED:
+        return f"{', '.join(words[:3])} and {len(words) - 3:,} more {what}s"
+    if len(words) > 1:
+        return f"{', '.join(words[:-1])} and {words[-1]}"
+    return words[0]

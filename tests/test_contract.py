@@ -124,7 +124,8 @@ def test_every_check_has_its_examples() -> None:
 
 def test_every_needed_fact_has_a_probe_or_is_given() -> None:
     given = {"Question", "Launch", "ClientCode", "EngineLog", "ColdStart", "Serving"}
-    given |= {"DockerContainer", "DockerImage"}
+    given |= {"Nodes", "DockerContainer", "DockerImage"}
+    given |= {"Reach", "Answers", "Models", "Streamed", "ServerMetrics", "TimeoutChain", "Load"}
     for check in CHECKS:
         for need in check.needs:
             assert need.fact in REGISTRY.probes or need.fact.__name__ in given, check.id

@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 @option("--fail-on", type=click.Choice(["error", "warning"]), default="error", show_default=True)
 @option("--select", multiple=True, metavar="IDS", help="Only these checks (ids or globs).")
 @option("--ignore", multiple=True, metavar="IDS", help="Not these checks (ids or globs).")
-@option("--snapshot", metavar="FILE", help="Examine the machine of a snapshot.")
+@option(
+    "--snapshot",
+    metavar="FILE",
+    help="Examine the machine of a snapshot; of several (--snapshot a.json b.json ..., or a folder) "
+    "each machine, and how they differ.",
+)
 @option("--container", multiple=True, metavar="NAME", help="A container, as Docker sees it.")
 @option("--image", multiple=True, metavar="NAME", help="An image that Docker has.")
 @engine_option
@@ -79,8 +84,9 @@ def check(
     started = time.monotonic()
     started_at = now()
     command = without_secrets(command)
+    cluster, snapshot, targets = machines_of(snapshot, targets)
     found = found_of(targets)
-    here = snapshot is None and not any(row.machine for row in found)
+    here = snapshot is None and not cluster and not any(row.machine for row in found)
     local = any(launch.machine == "local" for row in found for launch in row.launches)
     outside = bool(container or image)
     if outside and (found or snapshot or command):
@@ -99,6 +105,7 @@ def check(
                     registry,
                     targets=found,
                     snapshot=snapshot,
+                    cluster=cluster,
                     command=command,
                     python=python,
                     deep=deep,
@@ -152,6 +159,28 @@ def _outside(
     try:
         return examination(registry, containers, images, host, timeout)
     except NoAnswer as error:
+        raise click.ClickException(str(error)) from None
+
+
+def machines_of(
+    snapshot: str | None, targets: tuple[str, ...]
+) -> tuple[list[Any], str | None, tuple[str, ...]]:
+    """The machines of a cluster, else the one snapshot, and the targets that are no snapshots."""
+    if snapshot is None and len(targets) < 2:
+        return [], None, targets
+    from infer_doctor.cluster.reading import files_of, read_nodes, sort_out
+    from infer_doctor.snapshot import BadSnapshot
+    from infer_doctor.targets import NoTarget
+
+    more, others = sort_out(targets)
+    if snapshot is None and len(more) < 2:
+        return [], None, targets
+    try:
+        files = files_of([*([snapshot] if snapshot else []), *more])
+        if len(files) == 1:
+            return [], files[0], tuple(others)
+        return read_nodes(files), None, tuple(others)
+    except (NoTarget, BadSnapshot) as error:
         raise click.ClickException(str(error)) from None
 
 

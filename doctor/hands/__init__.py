@@ -9,6 +9,7 @@ Every operation is a function of JSON arguments that returns JSON; it never deci
 
 VERSIONS = {
     "cgroup": 1,
+    "clock": 1,
     "cuda": 1,
     "device_nodes": 1,
     "distributions": 2,
@@ -18,6 +19,7 @@ VERSIONS = {
     "gguf": 1,
     "hub": 1,
     "identity": 1,
+    "interfaces": 1,
     "kernel_log": 1,
     "libraries": 2,
     "library_marks": 1,
@@ -28,6 +30,7 @@ VERSIONS = {
     "mounts": 1,
     "nvml": 1,
     "owned_libraries": 1,
+    "own_name": 1,
     "pci": 1,
     "processes": 1,
     "read": 1,

@@ -19,6 +19,7 @@ Json = dict[str, Any]
 def _operations() -> dict[str, Callable[..., Json]]:
     return {
         "cgroup": cgroup.cgroup,
+        "clock": _of_network("clock"),
         "cuda": _cuda,
         "device_nodes": devices.device_nodes,
         "distributions": _distributions,
@@ -28,6 +29,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "gguf": _gguf,
         "hub": _hub,
         "identity": system.identity,
+        "interfaces": _of_network("interfaces"),
         "kernel_log": _kernel_log,
         "libraries": _of_libraries("libraries"),
         "library_marks": _of_libraries("library_marks"),
@@ -38,6 +40,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "mounts": files.mounts,
         "nvml": _nvml,
         "owned_libraries": _of_libraries("owned_libraries"),
+        "own_name": _of_network("own_name"),
         "pci": system.pci,
         "processes": system.processes,
         "read": files.read,
@@ -96,6 +99,16 @@ def _gguf(path: str) -> Json:
     from .gguf import gguf
 
     return gguf(path)
+
+
+def _of_network(name: str) -> Callable[..., Json]:
+    def ask(**arguments: Any) -> Json:
+        from . import network
+
+        answer: Json = getattr(network, name)(**arguments)
+        return answer
+
+    return ask
 
 
 def _of_libraries(name: str) -> Callable[..., Json]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from infer_doctor.model import CheckResult, Evidence, Finding, Fix, Report
 from infer_doctor.render.plain import plain
 from infer_doctor.report import rank
+from infer_doctor.units import names
 
 MARKS = {"error": "FAIL", "warning": "WARN", "info": "note"}
 STYLES = {"FAIL": "bold red", "WARN": "bold yellow", "note": "bold cyan", "ok": "green"}
@@ -17,6 +18,15 @@ EXCERPT_WIDTH = 160
 
 COPIED = ("command", "variable", "write", "packages", "end")
 """Kinds of actions whose text is a command: never broken, so that it can be copied."""
+
+CLUSTER = "cluster"
+"""The subject that stands for all machines together (`examine.CLUSTER`)."""
+
+MOST_NAMED = 10
+"""Subjects or checks of a cluster that are named one by one."""
+
+MOST_REASONS = 12
+"""Different reasons for what could not be decided, where there are several subjects."""
 
 NAMED = 5
 """Checks that cannot apply for one reason are named up to this number: the checks of a launch are
@@ -41,16 +51,30 @@ def render(report: Report, width: int = 80) -> list[Line]:
     findings = [f for row in report.results for f in row.findings if not f.suppressed]
     findings.sort(key=rank)
     shown: set[str] = set()
-    several = len({row.subject for row in report.results}) > 1
-    for finding in findings:
-        lines += [*_finding(finding, shown, several, width), Line("")]
-        shown.update(fix.id for fix in finding.fixes)
+    subjects = {row.subject for row in report.results}
+    for group in _alike(findings, together=CLUSTER in subjects):
+        lines += [*_finding(group, shown, len(subjects) > 1, width), Line("")]
+        shown.update(fix.id for finding in group for fix in finding.fixes)
     if report.measurements and "cold_start" in report.measurements:
         from infer_doctor.render.bars import cold_starts
 
         lines += [Line(text) for text in cold_starts(report.measurements["cold_start"], width)]
     lines += _rest(report, width)
     return [Line(plain(line.text), line.style) for line in lines]
+
+
+def _alike(findings: Sequence[Finding], *, together: bool) -> list[list[Finding]]:
+    """What several subjects have in the same words is shown once; of a cluster also what differs from
+    node to node in numbers only."""
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        same: tuple[object, ...] = (finding.check, finding.severity, finding.confidence)
+        if together and finding.subject != CLUSTER:
+            key: object = (*same, finding.fingerprint)
+        else:
+            key = (*same, finding.message, finding.evidence, finding.fixes)
+        groups.setdefault(key, []).append(finding)
+    return list(groups.values())
 
 
 def _head(report: Report, width: int) -> Iterator[Line]:
@@ -78,7 +102,9 @@ def _head(report: Report, width: int) -> Iterator[Line]:
     if report.command == "diagnose" and not host.get("hostname"):
         where = "log"
     subjects = dict.fromkeys(row.subject for row in report.results)
-    more = [name for name in subjects if name != host["subject"]]
+    more = [name for name in subjects if name not in (host["subject"], CLUSTER)]
+    if len(more) > MOST_NAMED:
+        more = [names(more)]
     for name, words in (
         (where, place),
         ("gpu", gpu),
@@ -90,16 +116,20 @@ def _head(report: Report, width: int) -> Iterator[Line]:
             yield from _mark(f"  {name}", ", ".join(word for word in words if word), width, 10)
 
 
-def _finding(finding: Finding, shown: Collection[str], several: bool, width: int) -> Iterator[Line]:
+def _finding(
+    group: Sequence[Finding], shown: Collection[str], several: bool, width: int
+) -> Iterator[Line]:
     """Message, id, evidence, fixes; a fix that stands above is only named again."""
+    finding = group[0]
+    where = _where(group) if several and finding.subject != CLUSTER else ""
     mark = MARKS[finding.severity or "info"]
     first = True
     for line in textwrap.wrap(finding.message, width - len(INDENT)) or [""]:
         yield Line(f"{mark:<6}{line}" if first else INDENT + line, STYLES[mark] if first else "")
         first = False
     sure = "" if finding.confidence == "certain" else f", {finding.confidence}"
-    where = f" in {finding.subject}" if several else ""
-    yield Line(f"{INDENT}[{finding.check}{sure}]{where}", "dim")
+    for line in textwrap.wrap(f"[{finding.check}{sure}]{where}", width - len(INDENT)):
+        yield Line(INDENT + line, "dim")
     for evidence in finding.evidence:
         yield from _evidence(evidence, width)
     for fix in finding.fixes:
@@ -107,6 +137,12 @@ def _finding(finding: Finding, shown: Collection[str], several: bool, width: int
             yield from _mark("  fix", f"as above: {fix.title}", width)
         else:
             yield from _fix(fix, width)
+
+
+def _where(group: Sequence[Finding]) -> str:
+    subjects = list(dict.fromkeys(finding.subject for finding in group))
+    differ = len({finding.message for finding in group}) > 1
+    return f" in {names(subjects)}{f' (numbers of {subjects[0]})' if differ else ''}"
 
 
 def _evidence(evidence: Evidence, width: int) -> Iterator[Line]:
@@ -142,7 +178,9 @@ def _mark(mark: str, text: str, width: int, column: int = 8) -> Iterator[Line]:
 def _rest(report: Report, width: int) -> Iterator[Line]:
     """What passed as a count, what could not be decided one by one, and the counts."""
     counts = report.counts
-    yield Line(f"ok    {_checks(counts.passed)} passed", "green")
+    nodes = {row.subject for row in report.results}
+    on = f" on {len(nodes) - 1:,} nodes and over all" if CLUSTER in nodes else ""
+    yield Line(f"ok    {_checks(counts.passed)} passed{on}", "green")
     if counts.not_applicable:
         yield from _inapplicable(report, width)
     for finding in (f for row in report.results for f in row.findings if f.suppressed):
@@ -186,9 +224,18 @@ def _undecided(mark: str, outcome: str, words: str, report: Report, width: int) 
     if not rows:
         return
     yield Line(f"{mark:<6}{_checks(len(rows))} {words}", "yellow")
-    for reason, group in _by_reason(rows).items():
+    subjects = {row.subject for row in report.results} - {CLUSTER}
+    reasons = sorted(_by_reason(rows).items(), key=lambda row: -len(row[1]))
+    for reason, group in reasons[:MOST_REASONS] if len(subjects) > 1 else _by_reason(rows).items():
         ids = _ids(group)
-        yield from _hanging("", f"{ids}: {reason}", width)
+        own = [name for name in dict.fromkeys(row.subject for row in group) if name in subjects]
+        some = CLUSTER in {row.subject for row in report.results} and 0 < len(own) < len(subjects)
+        if some and len(ids.split(", ")) > MOST_NAMED:
+            ids = _checks(len(group))
+        yield from _hanging("", f"{ids}{f' in {names(own)}' if some else ''}: {reason}", width)
+    if len(subjects) > 1 and len(reasons) > MOST_REASONS:
+        left = len(reasons) - MOST_REASONS
+        yield from _hanging("", f"and {left:,} more reasons (--format json has all)", width)
 
 
 def _by_reason(rows: Iterable[CheckResult]) -> dict[str, list[CheckResult]]:
@@ -216,7 +263,7 @@ def _wrap(text: str, indent: str, width: int) -> Iterator[Line]:
 
 
 def _checks(number: int) -> str:
-    return f"{number} {_plural('check', number)}"
+    return f"{number:,} {_plural('check', number)}"
 
 
 def _plural(word: str, number: int) -> str:

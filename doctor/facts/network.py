@@ -1,0 +1,116 @@
+"""The network of one machine as the others need it: interfaces, its own name, its clock."""
+
+from __future__ import annotations
+
+from infer_doctor.facts.limits import Rdma
+from infer_doctor.frozen import frozen
+from infer_doctor.host import Host
+from infer_doctor.registry import probe
+
+PEER_MEMORY = ("/sys/module/nvidia_peermem", "/sys/module/nv_peer_mem")
+"""The module by which an RDMA card reads and writes GPU memory; the second is its old name
+(docs.nvidia.com/cuda/gpudirect-rdma)."""
+
+
+@frozen
+class Address:
+    """An address of an interface and the network that it is in."""
+
+    address: str
+    network: str
+    prefix: int
+
+
+@frozen
+class Interface:
+    """A network interface; `speed` in Mbit/s where its driver tells it."""
+
+    name: str
+    up: bool
+    running: bool
+    loopback: bool
+    mtu: int | None
+    speed: int | None
+    addresses: tuple[Address, ...]
+
+
+@frozen
+class Interfaces:
+    """All of this network name space."""
+
+    rows: tuple[Interface, ...]
+
+    def named(self, name: str) -> Interface | None:
+        return next((row for row in self.rows if row.name == name), None)
+
+
+@frozen
+class OwnName:
+    """What the machine's own host name leads to on it."""
+
+    listed: tuple[str, ...]
+    """By /etc/hosts."""
+    addresses: tuple[str, ...]
+    error: str | None
+
+
+@frozen
+class ClockState:
+    """Whether something keeps the clock right, as the kernel says."""
+
+    synchronised: bool
+    max_error_us: int
+
+
+@frozen
+class GpuDirect:
+    """Whether the module is loaded through which RDMA cards reach GPU memory."""
+
+    module: str | None
+
+
+@probe
+def interfaces(host: Host) -> Interfaces:
+    """By netlink (rtnetlink(7))."""
+    rows = host.ask("interfaces")["interfaces"]
+    return Interfaces(
+        rows=tuple(
+            Interface(
+                name=row["name"],
+                up=row["up"],
+                running=row["running"],
+                loopback=row["loopback"],
+                mtu=row["mtu"],
+                speed=row["speed"],
+                addresses=tuple(
+                    Address(address=a["address"], network=a["network"], prefix=a["prefix"])
+                    for a in row["addresses"]
+                ),
+            )
+            for row in rows
+        )
+    )
+
+
+@probe
+def own_name(host: Host) -> OwnName:
+    """/etc/hosts, and getaddrinfo(3)."""
+    found = host.ask("own_name")
+    return OwnName(
+        listed=tuple(found["listed"]), addresses=tuple(found["addresses"]), error=found["error"]
+    )
+
+
+@probe
+def clock_state(host: Host) -> ClockState:
+    """adjtimex(2), which only reads."""
+    found = host.ask("clock")
+    return ClockState(synchronised=found["synchronised"], max_error_us=found["max_error_us"])
+
+
+@probe
+def gpu_direct(host: Host, rdma: Rdma) -> GpuDirect:
+    """Judged only where a process can use RDMA."""
+    loaded = (path for path in PEER_MEMORY if host.exists(path))
+    found = next(loaded, None)
+    return GpuDirect(module=found.rpartition("/")[2] if found else None)

@@ -1,0 +1,42 @@
+"""The machines of a cluster, as one fact: what each of them knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any, TypeVar
+
+from infer_doctor.frozen import frozen
+from infer_doctor.model import Missing
+
+F = TypeVar("F")
+
+Getter = Callable[[type], Any]
+
+
+@frozen
+class Node:
+    """One machine: its name in the report, and a getter of its facts."""
+
+    name: str
+    get: Getter = field(metadata={"report": False})
+    """The fact of a type, or the Missing that stands for it."""
+    key: str | None = None
+    """The mark of the key of its masks; None where nothing is masked or each file masks alone."""
+    machine: str | None = None
+
+    def fact(self, kind: type[F]) -> F | None:
+        """The fact where there is one."""
+        found = self.get(kind)
+        return None if isinstance(found, Missing) else found
+
+
+@frozen
+class Nodes:
+    """All machines of one run, two at least; only ever given, to the subject "cluster"."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [node.name for node in self.nodes]
