@@ -182,7 +182,7 @@ def ranks_differ(engine: TrtEngine) -> Iterator[Finding]:
                     message=f"{row.name} ({_bytes(row.size)}) does not begin as a TensorRT plan does "
                     "(ftrt)",
                     evidence=(file_evidence(engine, row),),
-                    fixes=fixes_of_ranks(engine, len(rows)),
+                    fixes=fixes_of_ranks(engine, engine.world_size or len(rows)),
                 )
         written = sorted({row.plan for row in rows if row.plan is not None})
         if len(written) > 1:
@@ -208,7 +208,7 @@ def ranks_differ(engine: TrtEngine) -> Iterator[Finding]:
                     message=f"{row.name} has {_bytes(row.size)}, the largest of its stage "
                     f"{_bytes(largest)}: it was cut off",
                     evidence=tuple(file_evidence(engine, one) for one in group[:8]),
-                    fixes=fixes_of_ranks(engine, len(rows)),
+                    fixes=fixes_of_ranks(engine, engine.world_size or len(rows)),
                 )
 
 

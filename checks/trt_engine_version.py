@@ -10,6 +10,7 @@ from infer_doctor.catalog.trtllm_releases import (
     same_tensorrt,
 )
 from infer_doctor.checks.trt_engine import file_evidence, require_engine
+from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.trt_engine import TrtEngine
 from infer_doctor.facts.trt_release import TrtRelease
@@ -25,10 +26,11 @@ from infer_doctor.launch.model import Launch
 from infer_doctor.model import Confidence, Evidence, Finding, Fix
 from infer_doctor.registry import check
 from infer_doctor.trtllm import judge
+from infer_doctor.trtllm.options import ENTRIES
 
 
 @check("trt-engine-version", severity="error", category="trt_engine_mismatch", since="0.3")
-def engine_version(engine: TrtEngine, release: TrtRelease) -> Iterator[Finding]:
+def engine_version(engine: TrtEngine, release: TrtRelease, launch: Launch) -> Iterator[Finding]:
     """The engine was built with another TensorRT or TensorRT-LLM than the one that will load it.
 
     ## Why it matters
@@ -47,6 +49,8 @@ def engine_version(engine: TrtEngine, release: TrtRelease) -> Iterator[Finding]:
     Manual: build again, or serve with the version that built it.
     """
     require_engine(engine)
+    if launch.entry not in ENTRIES and release.image is not None:
+        raise NotApplicable("trt-triton-version compares the engine with the image of Triton")
     plans = sorted({row.plan for row in engine.ranks if row.plan is not None})
     if not plans and engine.version is None:
         raise Unavailable(f"neither the plans nor {engine.config_path} tell what wrote them")

@@ -79,7 +79,6 @@ def _text(value: Any) -> str | None:
 
 @check("trt-quantization-gpu", severity="error", category="capability_fp8_fa", since="0.3")
 def quantization_gpu(
-    options: EngineOptions,
     capabilities: GpuCapabilities,
     release: TrtRelease,
     engine: TrtEngine | None,
@@ -101,7 +100,6 @@ def quantization_gpu(
     ## Fix safety
     Manual: another checkpoint or another GPU.
     """
-    judge.require_trtllm(options)
     if engine is None and files is None:
         raise Unavailable("the files of the model are not known")
     weights, _, source = algorithms(engine, files)
@@ -136,7 +134,6 @@ def _other_checkpoint(found: tuple[int, int], engine: TrtEngine | None) -> Fix:
 
 @check("trt-quantization-version", severity="error", category="quantization", since="0.3")
 def quantization_version(
-    options: EngineOptions,
     release: TrtRelease,
     engine: TrtEngine | None,
     files: ModelFiles | None,
@@ -154,7 +151,6 @@ def quantization_version(
     ## Fix safety
     Manual: a newer release, or another checkpoint.
     """
-    judge.require_trtllm(options)
     if engine is None and files is None:
         raise Unavailable("the files of the model are not known")
     weights, _, source = algorithms(engine, files)

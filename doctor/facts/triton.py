@@ -6,14 +6,13 @@ import re
 
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import launch_variables, local_path
-from infer_doctor.facts.trt_engine import read_folder
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch, Word
 from infer_doctor.registry import probe
-from infer_doctor.trtllm.folder import TrtEngine
+from infer_doctor.trtllm.folder import TrtEngine, folder_of
 from infer_doctor.trtllm.triton import TritonRepository, is_repository, model_of
 
-__all__ = ["TritonRepository", "repository_word", "triton_repository"]
+__all__ = ["TritonRepository", "read_folder", "repository_word", "triton_repository"]
 
 OPTION = re.compile(r"--?(?:model-repository|model_repo|model-store)")
 
@@ -103,3 +102,13 @@ def _required(host: Host, launch: Launch, name: str, variables: dict[str, str]) 
     if path is None:
         raise Unavailable(f"{name} lies on the machine that will run {launch.name}")
     return path
+
+
+def read_folder(host: Host, path: str) -> TrtEngine | None:
+    """The folder; None where it is of another kind or is not there."""
+    try:
+        return folder_of(path, host.ask("trt_folder", path=path))
+    except Unavailable as error:
+        if error.code in ("ENOENT", "ENOTDIR"):
+            return None
+        raise Unavailable(f"{path}: {error.reason}", error.code) from None

@@ -5,24 +5,31 @@ from __future__ import annotations
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import launch_variables, local_path
+from infer_doctor.facts.triton import TritonRepository, read_folder
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.models import hub
 from infer_doctor.registry import probe
-from infer_doctor.trtllm.folder import TrtEngine, folder_of
+from infer_doctor.trtllm.folder import TrtEngine
 from infer_doctor.trtllm.options import ENTRIES
 
-__all__ = ["TrtEngine", "read_folder", "trt_engine"]
+__all__ = ["TrtEngine", "trt_engine"]
 
 
 @probe
 def trt_engine(
-    launch: Launch, host: Host | None, options: EngineOptions | None, environ: Environ | None
+    launch: Launch,
+    host: Host | None,
+    options: EngineOptions | None,
+    environ: Environ | None,
+    repository: TritonRepository | None = None,
 ) -> TrtEngine:
     """Absent for a model of another kind or one that is only named; Unavailable where it lies on
     another machine."""
     if launch.engine != "tensorrt-llm":
         raise Absent(f"the launch starts {launch.engine or 'no engine that is known'}")
+    if repository is not None and repository.engines:
+        return next(iter(repository.engines.values()))
     if launch.entry not in ENTRIES:
         raise Absent(f"{launch.entry} names no engine on its command line")
     if options is None:
@@ -47,13 +54,3 @@ def trt_engine(
     if found is None:
         raise Absent(f"{name} is no engine or checkpoint folder of TensorRT-LLM")
     return found
-
-
-def read_folder(host: Host, path: str) -> TrtEngine | None:
-    """The folder; None where it is of another kind or is not there."""
-    try:
-        return folder_of(path, host.ask("trt_folder", path=path))
-    except Unavailable as error:
-        if error.code in ("ENOENT", "ENOTDIR"):
-            return None
-        raise Unavailable(f"{path}: {error.reason}", error.code) from None

@@ -59,10 +59,11 @@ def trt_mpi(launch: Launch, host: Host, interpreter: Interpreter) -> TrtMpi:
         raise Absent(f"the launch starts {launch.engine or 'no engine that is known'}")
     if launch.machine != "local":
         raise Unavailable("the MPI of the machine that will run it is not known")
-    linked, source = _linked(host, interpreter)
+    modules = _modules(host, interpreter)
+    if modules is None:
+        raise Absent(f"no mpi4py in {interpreter.prefix}")
+    linked, source = _linked(host, modules)
     starter, release, path = _starter(host, launch)
-    if linked is None and source is None and starter is None:
-        raise Absent(f"no mpi4py in {interpreter.prefix} and no mpirun on PATH")
     return TrtMpi(
         linked=linked,
         linked_evidence=source,
@@ -73,25 +74,29 @@ def trt_mpi(launch: Launch, host: Host, interpreter: Interpreter) -> TrtMpi:
     )
 
 
-def _linked(host: Host, interpreter: Interpreter) -> tuple[Kind | None, Evidence | None]:
-    """By the library that the module asks for; wheels with a module for each MPI choose at import."""
+def _modules(host: Host, interpreter: Interpreter) -> tuple[str, ...] | None:
+    """The compiled modules of mpi4py; None where it is not installed."""
     for folder in interpreter.folders:
+        package = posixpath.join(folder, "mpi4py")
         try:
-            names = host.list(posixpath.join(folder, "mpi4py"))
+            names = host.list(package)
         except Unavailable as error:
             if error.code in ("ENOENT", "ENOTDIR"):
                 continue
             raise
-        modules = [name for name in names if MODULE.fullmatch(name)]
-        if len(modules) != 1:
-            return None, None
-        path = posixpath.join(folder, "mpi4py", modules[0])
-        asked = host.ask("find", path=path, pattern=LINKED, limit=8)["matches"]
-        kinds = {SONAMES[name] for name in asked if name in SONAMES}
-        if len(kinds) != 1:
-            return None, None
-        return kinds.pop(), Evidence(source=path, excerpt=", ".join(dict.fromkeys(asked)))
-    return None, None
+        return tuple(posixpath.join(package, name) for name in names if MODULE.fullmatch(name))
+    return None
+
+
+def _linked(host: Host, modules: tuple[str, ...]) -> tuple[Kind | None, Evidence | None]:
+    """By the library that the module asks for; wheels with a module for each MPI choose at import."""
+    if len(modules) != 1:
+        return None, None
+    asked = host.ask("find", path=modules[0], pattern=LINKED, limit=8)["matches"]
+    kinds = {SONAMES[name] for name in asked if name in SONAMES}
+    if len(kinds) != 1:
+        return None, None
+    return kinds.pop(), Evidence(source=modules[0], excerpt=", ".join(dict.fromkeys(asked)))
 
 
 def _starter(host: Host, launch: Launch) -> tuple[Kind | None, str | None, Evidence | None]:

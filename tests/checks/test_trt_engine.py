@@ -18,6 +18,12 @@ def judged(path: Path, version: str | None, command: str = "trtllm-serve {}") ->
     return [*facts(command.format(path), version), read_engine(path)]
 
 
+def built(path: Path, version: str | None) -> list[Any]:
+    """Launch, release and engine."""
+    rows = judged(path, version)
+    return [*rows[:2], rows[3]]
+
+
 def test_config_broken(tmp_path: Path) -> None:
     whole = read_engine(engine(tmp_path / "whole"))
     contract(
@@ -75,8 +81,8 @@ def test_ranks_differ(tmp_path: Path) -> None:
 
 def test_engine_version(tmp_path: Path) -> None:
     path = engine(tmp_path / "e", version="0.14.0")
-    contract(engine_version, fires=judged(path, "1.2.1")[1::2], passes=judged(path, "0.14.0")[1::2])
-    (finding,) = examine(engine_version, *judged(path, "1.2.1")[1::2]).findings
+    contract(engine_version, fires=built(path, "1.2.1"), passes=built(path, "0.14.0"))
+    (finding,) = examine(engine_version, *built(path, "1.2.1")).findings
     assert finding.message == (
         "the engine was built by TensorRT-LLM 0.14.0, TensorRT 10.4.0.26; TensorRT 10.14.1.48 of "
         "TensorRT-LLM 1.2.1, as --engine says will read it"
@@ -88,7 +94,7 @@ def test_engine_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("built", "tensorrt", "runs", "outcome", "confidence"),
+    ("writer", "tensorrt", "runs", "outcome", "confidence"),
     [
         ("0.14.0", None, "0.14.1", "passed", None),
         ("0.20.0", None, "1.0.0", "failed", "likely"),
@@ -101,14 +107,14 @@ def test_engine_version(tmp_path: Path) -> None:
 )
 def test_versions(
     tmp_path: Path,
-    built: str,
+    writer: str,
     tensorrt: str | None,
     runs: str | None,
     outcome: str,
     confidence: str | None,
 ) -> None:
-    path = engine(tmp_path / "e", version=built, tensorrt=tensorrt)
-    result = examine(engine_version, *judged(path, runs)[1::2])
+    path = engine(tmp_path / "e", version=writer, tensorrt=tensorrt)
+    result = examine(engine_version, *built(path, runs))
     assert result.outcome == outcome
     assert [f.confidence for f in result.findings] == ([confidence] if confidence else [])
 
@@ -116,7 +122,7 @@ def test_versions(
 def test_a_plan_that_tells_nothing(tmp_path: Path) -> None:
     path = engine(tmp_path / "e", version="1.1.0")
     (path / "rank0.engine").write_bytes(plan("0.0.0.0") + bytes(100))
-    (finding,) = examine(engine_version, *judged(path, "1.2.1")[1::2]).findings
+    (finding,) = examine(engine_version, *built(path, "1.2.1")).findings
     assert finding.message.startswith("the engine was built by TensorRT-LLM 1.1.0 (TensorRT 10.13")
     assert finding.confidence == "certain"
 
@@ -138,5 +144,5 @@ def test_engine_unsupported(tmp_path: Path) -> None:
 def test_checkpoints_are_no_engines(tmp_path: Path) -> None:
     path = checkpoint(tmp_path / "c", tp=2)
     rows = judged(path, "0.14.0", "trtllm-build --checkpoint_dir {}")
-    assert examine(engine_version, *rows[1::2]).outcome == "not_applicable"
+    assert examine(engine_version, *rows[:2], rows[3]).outcome == "not_applicable"
     assert examine(ranks_missing, rows[3]).outcome == "passed"

@@ -287,6 +287,12 @@ def wrong_triton_image(at: Path) -> Words:
     return ["--", *line.split(), "--model-repository=/models/repo"]
 
 
+def wrong_triton_engine(at: Path) -> Words:
+    quantised = {"quant_algo": "FP8", "kv_cache_quant_algo": None}
+    built = engine(at / "e", tp=4, sizes=[90 * MIB] * 3, quantization=quantised)
+    return [str(repository(at / "repo", built, tokenizer=at)), "--gpu", "A100-80GB:4"]
+
+
 def wrong_image(at: Path) -> Words:
     engine(at / "e", version="1.0.0")
     line = f"docker run --gpus all --ipc=host -v {at}/e:/engine "
@@ -325,6 +331,7 @@ WRONG: list[tuple[Callable[[Path], Words], set[str]]] = [
     (wrong_triton_wiring, {"trt-ensemble-wiring"}),
     (wrong_triton_ranks, {"trt-triton-ranks"}),
     (wrong_triton_image, {"trt-triton-version"}),
+    (wrong_triton_engine, {"trt-ranks-missing", "trt-quantization-gpu"}),
     (wrong_image, {"trt-engine-version"}),
 ]
 
