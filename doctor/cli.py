@@ -24,6 +24,7 @@ USAGE = 2
 COMMANDS = (
     "bundle",
     "check",
+    "compare",
     "diagnose",
     "explain",
     "fix",
@@ -31,6 +32,7 @@ COMMANDS = (
     "list",
     "plan",
     "preflight",
+    "reproduce",
     "snapshot",
     "undo",
 )

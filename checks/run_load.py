@@ -1,0 +1,134 @@
+"""What a load ramp of the doctor's own showed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infer_doctor.facts.run import Ramp, Step
+from infer_doctor.fixes.run import cure
+from infer_doctor.model import Category, Confidence, Evidence, Finding, Fix
+from infer_doctor.registry import check
+from infer_doctor.units import plural
+
+CATEGORY: dict[str, Category] = {
+    "queueing": "queueing",
+    "preemption": "oom_kv_cache",
+    "stalled": "engine_stalled",
+    "blocked-loop": "request_timeout",
+    "slow": "request_timeout",
+}
+
+MARGIN = 1.5
+"""What a client should wait of the worst answer that was measured."""
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "?"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def _why(ramp: Ramp, step: Step) -> str:
+    if ramp.cause == "queueing":
+        queue = f", {_seconds(step.queue_mean)} on average" if step.queue_mean else ""
+        return (
+            f"they wait in the engine's queue{queue}: {step.running_most:.0f} ran and "
+            f"{step.waiting_most:.0f} waited"
+        )
+    if ramp.cause == "preemption":
+        return (
+            f"the KV cache was full and {plural(int(step.preemptions or 0), 'request')} preempted"
+        )
+    if ramp.cause == "stalled":
+        return f"the engine made no step while {step.running_most:.0f} requests ran"
+    if ramp.cause == "blocked-loop":
+        return f"the server's event loop was blocked: /health took {_seconds(step.loop_lag)}"
+    if step.running_most is None:
+        return "why is not told: the server shows no metrics"
+    return "the engine is that slow with so many at once: nothing waited, nothing was preempted"
+
+
+def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
+    found = []
+    safe = ramp.safe
+    if safe is not None:
+        found.append(
+            cure(
+                "limit-concurrency",
+                f"Send at most {plural(safe, 'request')} at once to one server"
+                + (f", or use {-(-step.concurrency // safe)} replicas for {step.concurrency}"),
+                why=f"no answer was late with {safe}",
+            )
+        )
+    sequences = ramp.max_num_seqs
+    if ramp.cause == "queueing" and sequences is not None and sequences < step.concurrency:
+        found.append(
+            cure(
+                "more-sequences",
+                f"Or start with --max-num-seqs {step.concurrency}",
+                why=f"{sequences} run at once now; more share the engine's steps and the KV cache",
+            )
+        )
+    if ramp.cause == "preemption":
+        found.append(
+            cure("more-cache", "Or give more KV cache: infer-doctor plan shows what buys how much")
+        )
+    if ramp.cause == "stalled":
+        found.append(cure("diagnose-stall", "Read the server's log: infer-doctor diagnose LOG"))
+        return tuple(found)
+    worst = step.total_worst
+    if worst is not None:
+        found.append(
+            cure(
+                "longer-limit",
+                f"Or let clients wait {max(worst * MARGIN, 1):.0f} s, and retry only after that",
+                why=f"the slowest answer took {_seconds(worst)}",
+            )
+        )
+    return tuple(found)
+
+
+@check("run-load-late", severity="error", category="request_timeout", since="0.3")
+def load_late(ramp: Ramp) -> Iterator[Finding]:
+    """Answers pass the client's limit at a concurrency that was measured.
+
+    ## Why it matters
+    A client that gives up and asks again adds load to a server that has too much of it.
+
+    ## How it decides
+    Streams of --tokens tokens were sent, 1, 2, 4, ... at once, two for each, until an answer was later
+    than the limit (--limit, 30 s without one; --first-token). One step between the last good and the
+    first bad one narrows it. The cause follows from the server's own numbers during that step: no
+    iteration while requests ran is a stalled engine; preemptions are counted; a queue has waiting
+    requests, and 30 % of the first token's time in it; /health later than 1 s is a blocked event loop.
+
+    ## Fix safety
+    Manual: the launch, the replicas or the clients have to be changed.
+    """
+    step = ramp.broken
+    if step is None:
+        return
+    limit = f"{ramp.limit_s:g} s"
+    if ramp.first_token_s is not None:
+        limit = f"{ramp.first_token_s:g} s for the first token, {limit} for the answer"
+    bad = step.late + step.failed
+    words = f"{bad} of {plural(step.requests, 'answer')} came late or not at all"
+    if step.failed and not step.late:
+        words = f"{step.failed} of {plural(step.requests, 'request')} failed"
+    confidence: Confidence = "likely" if step.running_most is None else "certain"
+    yield Finding(
+        about="load",
+        message=f"with {step.concurrency} at once {words} (limit {limit}): {_why(ramp, step)}",
+        category=CATEGORY[ramp.cause],
+        confidence=confidence,
+        evidence=tuple(
+            Evidence(
+                source=ramp.url,
+                excerpt=f"{row.concurrency} at once: first token {_seconds(row.ttft_median)} "
+                f"(worst {_seconds(row.ttft_worst)}), answer {_seconds(row.total_median)} "
+                f"(worst {_seconds(row.total_worst)}), {row.late} late",
+            )
+            for row in ramp.steps
+        ),
+        fixes=_fixes(ramp, step),
+    )

@@ -1,0 +1,80 @@
+"""What a comparison of answers showed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infer_doctor.facts.run import Bounds, Quality
+from infer_doctor.fixes.run import cure
+from infer_doctor.host import Unavailable
+from infer_doctor.model import Evidence, Finding
+from infer_doctor.registry import check
+
+
+def _bounds(name: str, value: Bounds | None, unit: str = "") -> str:
+    if value is None:
+        return f"{name}: not told by both"
+    return f"{name}: {value.value:.4f}{unit} ({value.low:.4f} to {value.high:.4f})"
+
+
+def _evidence(quality: Quality) -> tuple[Evidence, ...]:
+    source = f"{quality.candidate} against {quality.baseline}"
+    rows = [
+        f"{quality.compared} of {quality.prompts} prompts compared",
+        _bounds("top-1 agreement until the first difference", quality.agreement),
+        _bounds("KL of the top tokens", quality.divergence, " nats"),
+        _bounds("log perplexity of the baseline's text against itself", quality.perplexity),
+    ]
+    if quality.noise is not None:
+        rows.append(_bounds("KL of the baseline asked twice", quality.noise, " nats"))
+    if quality.worst:
+        rows.append(f"most different: {', '.join(quality.worst)}")
+    rows += [f"tried: {word}" for word in quality.tried]
+    return tuple(Evidence(source=source, excerpt=row) for row in rows)
+
+
+@check("run-quality-degraded", severity="error", category="quality", since="0.3")
+def quality_degraded(quality: Quality) -> Iterator[Finding]:
+    """The candidate's answers are worse than the baseline's, beyond chance.
+
+    ## Why it matters
+    An engine that answers nonsense is healthy for every monitor that only looks at times and codes.
+
+    ## How it decides
+    The same prompts were answered greedily by both. Degraded is what any of these shows with 95 %:
+    a mean KL divergence of the top tokens above 0.03 nats (a bound of ours, of the order of 4-bit weights) and above
+    three times that of the baseline asked twice; the baseline's own text more than 3 % less likely a
+    token; more answers that are empty, loops, exclamation marks, in another language or no JSON (sign
+    test, 1 %). The bounds come from resampling prompts. When they straddle a limit, or fewer than 20
+    prompts were answered by both, it is not decided.
+
+    ## Fix safety
+    Manual: the launch has to be changed.
+    """
+    if quality.verdict == "cannot-tell":
+        raise Unavailable(
+            f"{quality.compared} prompts do not tell whether the answers are worse: give more "
+            "(--prompts FILE)"
+        )
+    if quality.verdict == "same":
+        return
+    fixes = []
+    if quality.cause:
+        fixes.append(
+            cure("take-out", f"Start without {quality.cause}", why="the difference goes with it")
+        )
+    elif not quality.tried:
+        fixes.append(
+            cure(
+                "find-cause",
+                "Let the doctor switch one thing at a time",
+                "infer-doctor reproduce quality -- COMMAND",
+            )
+        )
+    yield Finding(
+        about="answers",
+        message="; ".join(quality.reasons)
+        + (f". It goes away without {quality.cause}" if quality.cause else ""),
+        evidence=_evidence(quality),
+        fixes=tuple(fixes),
+    )

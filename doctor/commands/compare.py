@@ -1,0 +1,105 @@
+"""`infer-doctor compare`: are the answers of one those of the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import Any
+
+import click
+
+from infer_doctor._version import VERSION
+from infer_doctor.commands.common import (
+    EXIT,
+    emit,
+    format_option,
+    now,
+    option,
+    output_option,
+    registry_of_checks,
+)
+
+MODULE = "infer_doctor.checks.run_quality"
+
+
+@click.command()
+@click.argument("baseline")
+@click.argument("candidate")
+@option("--prompts", metavar="FILE", help="A prompt a line, instead of the 110 built-in ones.")
+@option(
+    "--tokens",
+    type=click.IntRange(1, 8192),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Tokens of each answer.",
+)
+@option("--keep", metavar="DIR", help="Keep the answers; each file is a TARGET again.")
+@option("--python", metavar="EXE", help="Interpreter of the engine that serves a model folder.")
+@option(
+    "--wall",
+    type=click.FloatRange(1, 86_400),
+    default=1800.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a start may take.",
+)
+@format_option
+@output_option
+def compare(baseline: str, candidate: str, **options: Any) -> None:
+    """Output quality: the same prompts, greedily, to BASELINE and CANDIDATE.
+
+    Each is the URL of a server, answers that were kept (.json), a model folder, or a file that starts
+    an engine. Exit codes: 0 the same, 1 the candidate is degraded, 3 not decided by these prompts.
+    """
+    from infer_doctor.engine import Subject, run
+    from infer_doctor.examine import ONLY_GIVEN
+    from infer_doctor.facts.run import Quality
+    from infer_doctor.redact import Redactor
+    from infer_doctor.report import build
+    from infer_doctor.runs import answers, comparing
+    from infer_doctor.runs.child import Limits
+    from infer_doctor.runs.prompts import BadPrompts, built_in, of_file
+    from infer_doctor.runs.ramp import NoServer
+    from infer_doctor.runs.session import logs_in
+    from infer_doctor.runs.words import NoRun
+
+    started, started_at = time.monotonic(), now()
+    try:
+        prompts = of_file(options["prompts"]) if options["prompts"] else built_in()
+        with logs_in(options["keep"]) as folder:
+            limits = Limits(wall_s=options["wall"])
+            sides = [
+                comparing.side_of(target, folder, limits, options["python"])
+                for target in (baseline, candidate)
+            ]
+            found, first, second, _ = comparing.judge(
+                sides[0], sides[1], prompts, options["tokens"]
+            )
+            if options["keep"]:
+                answers.write(first, os.path.join(folder, "baseline.json"))
+                answers.write(second, os.path.join(folder, "candidate.json"))
+    except (NoRun, NoServer, BadPrompts, answers.BadAnswers) as error:
+        raise click.ClickException(str(error)) from None
+    registry = registry_of_checks()
+    subject = Subject(candidate, registry, host=None, absent=ONLY_GIVEN)
+    subject.give(Quality, found)
+    checks = [row for row in registry.checks.values() if row.function.__module__ == MODULE]
+    redactor = Redactor([])
+    report = build(
+        command="compare",
+        version=VERSION,
+        started_at=started_at,
+        duration_s=round(time.monotonic() - started, 3),
+        subjects=[subject],
+        results=run(checks, subject),
+        fail_on="error",
+        required={row.id for row in checks},
+        launch=None,
+        redactor=redactor,
+        redactions=redactor.redactions,
+    )
+    measured = {"quality": dataclasses.asdict(found)}
+    emit(dataclasses.replace(report, measurements=measured), options["format"], options["output"])
+    raise click.exceptions.Exit(EXIT[report.verdict])

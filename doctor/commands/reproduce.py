@@ -1,0 +1,283 @@
+"""`infer-doctor reproduce`: the failure on purpose, with a run as small as it can be."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from infer_doctor._version import VERSION
+from infer_doctor.commands.common import (
+    EXIT,
+    emit,
+    format_option,
+    now,
+    option,
+    output_option,
+    registry_of_checks,
+    this_machine,
+)
+
+if TYPE_CHECKING:
+    from infer_doctor.engine import Subject
+    from infer_doctor.registry import Registry
+    from infer_doctor.runs.answering import Answered
+
+MACHINE_S = 20.0
+"""Seconds for what is looked at before the run."""
+
+QUESTIONS = ("oom", "engine-load", "cold-start", "timeout", "quality")
+DECIDES = {
+    "oom": ("run-start-failed", "run-memory-boundary", "log-engine-failed"),
+    "engine-load": ("run-start-failed", "log-engine-failed"),
+    "cold-start": ("run-start-slow",),
+    "timeout": ("run-load-late",),
+    "quality": ("run-quality-degraded",),
+}
+"""Checks without which a question has no answer."""
+
+
+@click.command()
+@click.argument("question", type=click.Choice(QUESTIONS), metavar="|".join(QUESTIONS))
+@click.argument("url", required=False, metavar="[URL] [-- COMMAND ...]")
+@option(
+    "--vary",
+    type=click.Choice(
+        ["max-model-len", "gpu-memory-utilization", "max-num-seqs", "tensor-parallel-size"]
+    ),
+    help="oom: the option whose boundary is looked for (default: by what failed).",
+)
+@option(
+    "--at",
+    type=click.Choice(["load", "kv", "graphs"]),
+    default="kv",
+    show_default=True,
+    help="oom without a launch: where the memory is to run out.",
+)
+@option("--real-weights", is_flag=True, help="oom: read the weights instead of random ones.")
+@option(
+    "--limit",
+    type=click.FloatRange(0.01, 86_400),
+    metavar="S",
+    help="cold-start: what a start may take. timeout: the client's limit of an answer (30).",
+)
+@option(
+    "--first-token",
+    type=click.FloatRange(0.001, 86_400),
+    metavar="S",
+    help="timeout: the client's limit of the first token.",
+)
+@option(
+    "--most",
+    type=click.IntRange(1, 1000),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="timeout: requests at once at most.",
+)
+@option(
+    "--tokens",
+    type=click.IntRange(1, 8192),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Tokens of each answer.",
+)
+@option("--against", metavar="TARGET", help="quality: as BASELINE of compare.")
+@option("--prompts", metavar="FILE", help="quality: a prompt a line, instead of the built-in ones.")
+@option("--share-gpu", is_flag=True, help="Start although others use the GPU.")
+@option(
+    "--wall",
+    type=click.FloatRange(1, 86_400),
+    default=1800.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a start may take.",
+)
+@option(
+    "--idle",
+    type=click.FloatRange(1, 86_400),
+    default=600.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that its log may be silent.",
+)
+@option("--keep", metavar="DIR", help="Keep logs and what was seen, for --replay.")
+@option("--replay", metavar="DIR", help="A kept run instead of an engine.")
+@option("--python", metavar="EXE", help="Interpreter of the engine (default: as check finds it).")
+@format_option
+@output_option
+@click.pass_obj
+def reproduce(command: Sequence[str], /, question: str, url: str | None, **options: Any) -> None:
+    """Start the engine as small as it can be, and watch one failure happen.
+
+    oom: at which stage memory runs out, and the largest value that starts. engine-load: does it come
+    up. cold-start: a cold and a warm start, with and without graphs. timeout: how many requests at
+    once a client's limit allows. quality: are the answers those of the baseline. Without a COMMAND a
+    tiny model is written and served. Nothing is downloaded, and no process is left, also when the
+    doctor is killed.
+    """
+    from infer_doctor.examine import Examination, NoTarget
+    from infer_doctor.runs.answers import BadAnswers
+    from infer_doctor.runs.child import Limits
+    from infer_doctor.runs.keep import BadRun, Keeper, Kept
+    from infer_doctor.runs.prompts import BadPrompts
+    from infer_doctor.runs.ramp import NoServer
+    from infer_doctor.runs.session import logs_in, prepare, refuse_when_busy
+    from infer_doctor.runs.words import NoRun
+
+    started, started_at = time.monotonic(), now()
+    if url is not None and question != "timeout":
+        raise click.UsageError("only timeout takes the URL of a server")
+    registry = registry_of_checks()
+    replay = options["replay"]
+    try:
+        with this_machine(MACHINE_S) as host:
+            if replay:
+                subject = _bare(registry, replay)
+                kept = Kept(replay)
+                if kept.question != question:
+                    raise click.ClickException(f"{replay} holds a run of {kept.question}")
+                facts, measured = _replayed(question, kept, options)
+            else:
+                examination = Examination.of(
+                    registry, command=list(command), python=options["python"], host=host
+                )
+                subject = examination.subjects[0]
+                with logs_in(options["keep"]) as folder:
+                    limits = Limits(wall_s=options["wall"], idle_s=options["idle"])
+                    keeper = Keeper(question, tuple(command))
+                    if url is not None:
+                        facts, measured = _of_url(url, options, keeper)
+                    else:
+                        session = prepare(
+                            subject,
+                            folder,
+                            question,
+                            limits=limits,
+                            at=options["at"],
+                            real_weights=options["real_weights"],
+                        )
+                        if not options["share_gpu"]:
+                            refuse_when_busy(subject)
+                        facts, measured = _live(question, session, options, keeper)
+                    if options["keep"]:
+                        keeper.write(folder)
+                        note(
+                            f"kept in {options['keep']}: infer-doctor reproduce {question} "
+                            f"--replay {options['keep']}"
+                        )
+    except (NoRun, NoTarget, BadRun, NoServer, BadPrompts, BadAnswers) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(
+            f"{error.filename or ''}: {error.strerror}".strip(": ")
+        ) from None
+    _finish(registry, subject, facts, measured, question, command, options, started, started_at)
+
+
+def _bare(registry: Registry, folder: str) -> Subject:
+    from infer_doctor.engine import Subject
+    from infer_doctor.examine import ONLY_GIVEN
+
+    return Subject(
+        folder, registry, host=None, unasked="not in a kept run", replayed=True, absent=ONLY_GIVEN
+    )
+
+
+def note(text: str) -> None:
+    """A line about what goes on; never in the report."""
+    click.echo(f"infer-doctor: {text}", err=True)
+
+
+def teller() -> Any:
+    """Shows on a terminal what is waited for, and for how long."""
+    if not sys.stderr.isatty():
+        return None
+
+    def tell(text: str, seconds: float) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}: {seconds:.0f} s")
+        sys.stderr.flush()
+
+    return tell
+
+
+def _live(question: str, session: Any, options: dict[str, Any], keeper: Any) -> Answered:
+    from infer_doctor.runs import answering
+    from infer_doctor.runs.keep import recorded
+    from infer_doctor.runs.session import costs
+    from infer_doctor.runs.starting import start
+
+    keeper.words = session.plan.words
+    note("runs " + " ".join(session.plan.words))
+    for line in costs(session, answering.STARTS[question]):
+        note(f"takes {line}")
+    tell = teller()
+
+    def one(change: Any, why: str) -> Any:
+        note(f"start {len(keeper.starts) + 1}: {change.label} ({why})")
+        seen = start(session.plan, change, why, tell)
+        if tell:
+            sys.stderr.write("\r\x1b[K")
+        row = seen.start
+        came = "came up" if row.ready else f"did not come up: {row.cause or row.tail}"
+        note(f"        {came}, after {row.seconds:.0f} s")
+        return seen
+
+    return answering.answer(question, session, options, keeper, recorded(one, keeper), note)
+
+
+def _replayed(question: str, kept: Any, options: dict[str, Any]) -> Answered:
+    from infer_doctor.runs import answering
+
+    return answering.replay(question, kept, options)
+
+
+def _of_url(url: str, options: dict[str, Any], keeper: Any) -> Answered:
+    from infer_doctor.runs import answering
+
+    return answering.of_url(url, options, keeper, note)
+
+
+def _finish(
+    registry: Registry,
+    subject: Subject,
+    facts: dict[type, object],
+    measured: dict[str, Any] | None,
+    question: str,
+    command: Sequence[str],
+    options: dict[str, Any],
+    started: float,
+    started_at: str,
+) -> None:
+    from infer_doctor.engine import run
+    from infer_doctor.redact import Redactor, without_secrets
+    from infer_doctor.report import build
+
+    for kind, fact in facts.items():
+        subject.give(kind, fact)
+    wanted = [
+        row for row in registry.checks.values() if any(need.fact in facts for need in row.needs)
+    ]
+    results = run(wanted, subject)
+    redactor = Redactor(list(subject.host.captures.values()) if subject.host else [])
+    report = build(
+        command="reproduce",
+        version=VERSION,
+        started_at=started_at,
+        duration_s=round(time.monotonic() - started, 3),
+        subjects=[subject],
+        results=results,
+        fail_on="error",
+        required=DECIDES[question],
+        launch=without_secrets(command),
+        redactor=redactor,
+        redactions=redactor.redactions,
+    )
+    report = dataclasses.replace(report, measurements=measured)
+    emit(report, options["format"], options["output"])
+    raise click.exceptions.Exit(EXIT[report.verdict])

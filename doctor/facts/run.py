@@ -1,0 +1,192 @@
+"""What a run of the doctor's own showed: starts of an engine, load on a server, answers compared.
+
+These facts are given by `infer_doctor.runs`; no probe makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from infer_doctor.frozen import frozen
+
+Ended = Literal["", "exited", "stopped", "wall", "idle", "memory", "refused"]
+"""How a start ended: by itself, by us when it had shown enough, or by the watchdog."""
+
+
+@frozen
+class Start:
+    """One start of an engine.
+
+    `label` is what was changed against the launch ("as asked", "--max-model-len 4096"), `why` the
+    reason for this start. `ready` is True when the server answered. `signal` is what ended the
+    engine's first process. `left` are processes that did not die.
+    """
+
+    label: str
+    why: str
+    command: tuple[str, ...]
+    ready: bool
+    ended: Ended
+    seconds: float
+    status: int | None = None
+    signal: int | None = None
+    peak_bytes: int = 0
+    limit: str = ""
+    """What the watchdog's limit was, with its unit."""
+    gpu_peak: Mapping[int, int] = field(default_factory=dict)
+    """Bytes taken on each GPU at most, above what was taken before."""
+    left: tuple[int, ...] = ()
+    log: str = ""
+    tail: str = ""
+    """The last line of the log."""
+    category: str | None = None
+    """Of the cause that the log names."""
+    cause: str | None = None
+    stage: str = ""
+
+
+@frozen
+class Starts:
+    """The starts of a run in order; `asked` is the launch without a change."""
+
+    question: str
+    rows: tuple[Start, ...]
+    gaps: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> Start:
+        """The first one: the launch as it was given."""
+        return self.rows[0]
+
+
+@frozen
+class Boundary:
+    """The largest value of an option with which the launch starts.
+
+    `works` started, `fails` did not; either is None when none was seen. `plan` is what the memory
+    plan said beforehand and `engine` what the failed start itself printed.
+    """
+
+    option: str
+    asked: float | None
+    works: float | None
+    fails: float | None
+    starts: int
+    within: float | None
+    """The distance of the two, as a share of the larger; None when one is not known."""
+    plan: float | None = None
+    engine: float | None = None
+    category: str | None = None
+    stage: str = ""
+    smallest: bool = False
+    """True: a larger value is what helps (tensor-parallel-size)."""
+    log: str = ""
+    why_ended: str = ""
+
+
+@frozen
+class Timed:
+    """One start of `cold-start`: to ready, and its phases."""
+
+    label: str
+    caches: Literal["empty", "filled"]
+    eager: bool
+    seconds: float | None
+    """None when it did not become ready."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    log: str = ""
+
+
+@frozen
+class ColdWarm:
+    """Cold and warm starts of one launch. `limit_s` is what a start may take, None for no limit."""
+
+    rows: tuple[Timed, ...]
+    limit_s: float | None
+    gaps: tuple[str, ...] = ()
+
+
+@frozen
+class Step:
+    """One step of a load ramp: so many requests at once. Times in seconds."""
+
+    concurrency: int
+    requests: int
+    failed: int
+    late: int
+    """Answers that passed the client's limit."""
+    ttft_median: float | None
+    ttft_worst: float | None
+    total_median: float | None
+    total_worst: float | None
+    queue_mean: float | None = None
+    """By the server's own sum over count."""
+    waiting_most: float | None = None
+    running_most: float | None = None
+    preemptions: float | None = None
+    kv_most: float | None = None
+    tokens_per_s: float | None = None
+    loop_lag: float | None = None
+    """The longest answer of /health meanwhile: how late the server's event loop is."""
+    steps_made: float | None = None
+    """Iterations of the engine; 0 with requests running is a stalled one."""
+
+
+@frozen
+class Ramp:
+    """A load ramp against a client's limit."""
+
+    url: str
+    limit_s: float
+    first_token_s: float | None
+    tokens: int
+    steps: tuple[Step, ...]
+    safe: int | None
+    """The highest concurrency without a late answer; None when one request alone is late."""
+    broken: Step | None
+    """The first step with late answers."""
+    cause: Literal["", "queueing", "preemption", "stalled", "blocked-loop", "slow"]
+    max_num_seqs: int | None = None
+    source: str = "load ramp"
+    gaps: tuple[str, ...] = ()
+
+
+@frozen
+class Bounds:
+    """A mean with its bootstrap bounds (95 %)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@frozen
+class Quality:
+    """Two sets of answers to the same prompts, compared prompt by prompt."""
+
+    baseline: str
+    candidate: str
+    prompts: int
+    compared: int
+    verdict: Literal["degraded", "same", "cannot-tell"]
+    reasons: tuple[str, ...]
+    """Each measure that is beyond its bound, with numbers."""
+    agreement: Bounds | None = None
+    first_difference: float | None = None
+    divergence: Bounds | None = None
+    noise: Bounds | None = None
+    perplexity: Bounds | None = None
+    empty: tuple[int, int] = (0, 0)
+    loops: tuple[int, int] = (0, 0)
+    marks: tuple[int, int] = (0, 0)
+    language: tuple[int, int] = (0, 0)
+    format: tuple[int, int] = (0, 0)
+    distinct: tuple[float, float] = (0.0, 0.0)
+    cause: str = ""
+    """The switch that takes the difference away, where the doctor could start the engine."""
+    tried: tuple[str, ...] = ()
+    worst: tuple[str, ...] = ()
+    """Names of the prompts that differ most."""
+    gaps: tuple[str, ...] = ()

@@ -1,0 +1,262 @@
+"""Asks an endpoint all prompts greedily, and keeps what is needed to compare two of them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infer_doctor.frozen import frozen
+from infer_doctor.redact import mask_line
+from infer_doctor.runs.prompts import Prompt
+from infer_doctor.runs.ramp import CONNECT_S, NoServer, model_of
+from infer_doctor.server.address import BadAddress, parse
+from infer_doctor.server.connect import Route, reach
+from infer_doctor.server.http import request
+from infer_doctor.server.key import BadKey, Key, find
+from infer_doctor.server.sse import error_text
+
+TOP = 5
+"""Log probabilities of a position: what OpenAI's API and vLLM's default (max_logprobs 20) both give."""
+
+OF_VLLM = ("return_token_ids", "return_tokens_as_token_ids")
+"""Since 0.10.2 and 0.5: bytes that are no whole character all look alike as text."""
+
+AT_ONCE = 8
+ANSWER_S = 300.0
+FORM = 1
+
+Progress = Callable[[int, int], None]
+
+
+class BadAnswers(Exception):
+    """The file holds no recorded answers."""
+
+
+@frozen
+class Answer:
+    """One answer. `top` has the most likely tokens of each position with their log probabilities.
+
+    `scored` are the log probabilities that this endpoint gives to the tokens of the other's answer.
+    """
+
+    prompt: str
+    text: str = ""
+    finish: str = ""
+    error: str = ""
+    tokens: tuple[str, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    top: tuple[Mapping[str, float], ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    scored: tuple[float, ...] = ()
+
+
+@frozen
+class Answers:
+    """All answers of one endpoint, by prompt."""
+
+    name: str
+    model: str
+    rows: Mapping[str, Answer]
+
+
+def ask(
+    url: str,
+    prompts: Sequence[Prompt],
+    *,
+    name: str = "",
+    model: str = "",
+    tokens: int = 64,
+    score: Answers | None = None,
+    progress: Progress | None = None,
+) -> Answers:
+    """Ask all of them; `score` also asks how likely the other's answers are here. Raises NoServer."""
+    return asyncio.run(_ask(url, prompts, name, model, tokens, score, progress))
+
+
+async def _ask(
+    url: str,
+    prompts: Sequence[Prompt],
+    name: str,
+    model: str,
+    tokens: int,
+    score: Answers | None,
+    progress: Progress | None,
+) -> Answers:
+    try:
+        address = parse(url)
+        key = find(address, None, os.environ)
+    except (BadAddress, BadKey) as error:
+        raise NoServer(str(error)) from None
+    found, route = await reach(address, os.environ, time.monotonic() + CONNECT_S)
+    if route is None:
+        said = next((row.error for row in found.tried if row.error), found.name_error)
+        raise NoServer(f"{address.url} does not answer: {said}")
+    model = model or await model_of(route, key)
+    asker = _Asker(route, key, model, tokens)
+    chat = await asker.has_chat()
+    rows: dict[str, Answer] = {}
+    waiting = iter(prompts)
+
+    async def worker() -> None:
+        for prompt in waiting:
+            answer = await asker.answer(prompt, chat=chat)
+            if score is not None and prompt.id in score.rows and not answer.error:
+                answer = await asker.scored(answer, score.rows[prompt.id])
+            rows[prompt.id] = answer
+            if progress is not None:
+                progress(len(rows), len(prompts))
+
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    if all(row.error for row in rows.values()):
+        first = next(iter(rows.values()))
+        raise NoServer(f"{address.url} answered none of {len(rows)} prompts: {first.error}")
+    return Answers(name=name or address.url, model=model, rows=rows)
+
+
+class _Asker:
+    """Requests to one endpoint."""
+
+    def __init__(self, route: Route, key: Key | None, model: str, tokens: int) -> None:
+        self._route = route
+        self._headers = {"Accept": "application/json", **(key.headers if key is not None else {})}
+        self._model = model
+        self._tokens = tokens
+        self._ids = True
+        """Whether the endpoint takes the words of vLLM."""
+
+    async def _post(self, path: str, body: dict[str, Any]) -> tuple[int | None, Any, str]:
+        data = json.dumps({"model": self._model, **body}).encode()
+        wire = request(
+            "POST",
+            self._route.address.api + path,
+            self._route.address.authority,
+            body=data,
+            headers=self._headers,
+        )
+        answer = await self._route.ask(wire, time.monotonic() + ANSWER_S)
+        try:
+            found = json.loads(answer.body) if answer.body else None
+        except ValueError:
+            found = None
+        said = error_text(found) or answer.said or f"HTTP {answer.status}"
+        return answer.status, found, mask_line(said)[:200]
+
+    async def has_chat(self) -> bool:
+        """Whether chat works: a base model has no template and answers 400."""
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        status, _, _ = await self._post("/chat/completions", body)
+        return status == 200
+
+    async def answer(self, prompt: Prompt, *, chat: bool) -> Answer:
+        """One prompt, greedily."""
+        base: dict[str, Any] = {"max_tokens": self._tokens, "temperature": 0, "seed": 0}
+        if self._ids:
+            base |= dict.fromkeys(OF_VLLM, True)
+        if chat:
+            body = {**base, "messages": [{"role": "user", "content": prompt.text}]}
+            body |= {"logprobs": True, "top_logprobs": TOP}
+        else:
+            body = {**base, "prompt": prompt.text, "logprobs": TOP}
+        path = "/chat/completions" if chat else "/completions"
+        status, found, said = await self._post(path, body)
+        if status == 400 and self._ids:
+            self._ids = False
+            body = {name: value for name, value in body.items() if name not in OF_VLLM}
+            status, found, said = await self._post(path, body)
+        if status == 400 and not chat:
+            body.pop("logprobs", None)
+            status, found, said = await self._post(path, body)
+        if status != 200 or not isinstance(found, dict) or not found.get("choices"):
+            return Answer(prompt=prompt.id, error=said)
+        return _read(prompt.id, found, chat=chat)
+
+    async def scored(self, answer: Answer, other: Answer) -> Answer:
+        """The same with what this endpoint thinks of the other's tokens after the same prompt."""
+        if not other.ids or not other.prompt_ids or other.prompt_ids != answer.prompt_ids:
+            return answer
+        body = {
+            "prompt": [*other.prompt_ids, *other.ids],
+            "max_tokens": 1,
+            "temperature": 0,
+            "prompt_logprobs": 0,
+        }
+        status, found, _ = await self._post("/completions", body)
+        try:
+            rows = found["choices"][0]["prompt_logprobs"] if status == 200 else None
+            tail = rows[-len(other.ids) :] if rows else []
+            values = [
+                float(row[str(id)]["logprob"]) for row, id in zip(tail, other.ids, strict=True)
+            ]
+        except (KeyError, TypeError, ValueError, IndexError):
+            return answer
+        return dataclasses.replace(answer, scored=tuple(values))
+
+
+def _read(id: str, found: dict[str, Any], *, chat: bool) -> Answer:
+    choice = found["choices"][0]
+    text = (choice.get("message") or {}).get("content") if chat else choice.get("text")
+    logprobs = choice.get("logprobs") or {}
+    tokens: list[str] = []
+    values: list[float] = []
+    top: list[dict[str, float]] = []
+    if chat:
+        for row in logprobs.get("content") or ():
+            tokens.append(_token(row))
+            values.append(float(row["logprob"]))
+            top.append({_token(one): float(one["logprob"]) for one in row.get("top_logprobs", ())})
+    else:
+        tokens = [str(word) for word in logprobs.get("tokens") or ()]
+        values = [float(value) for value in logprobs.get("token_logprobs") or ()]
+        top = [dict(row or {}) for row in logprobs.get("top_logprobs") or ()]
+    prompt_ids = choice.get("prompt_token_ids") or found.get("prompt_token_ids") or ()
+    return Answer(
+        prompt=id,
+        text=text or "",
+        finish=str(choice.get("finish_reason") or ""),
+        tokens=tuple(tokens),
+        logprobs=tuple(values),
+        top=tuple(top),
+        prompt_ids=tuple(prompt_ids),
+        ids=tuple(choice.get("token_ids") or ()),
+    )
+
+
+def _token(row: dict[str, Any]) -> str:
+    """A token by its bytes where they are told: several that are no whole character look alike."""
+    word, known = str(row.get("token")), row.get("bytes")
+    return bytes(known).hex() if known and not word.startswith("token_id:") else word
+
+
+def write(answers: Answers, path: str) -> None:
+    """As a file that `compare` takes instead of an endpoint."""
+    rows = {id: dataclasses.asdict(row) for id, row in answers.rows.items()}
+    whole = {"form": FORM, "name": answers.name, "model": answers.model, "answers": rows}
+    Path(path).write_text(json.dumps(whole, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read(path: str) -> Answers:
+    """Raises BadAnswers."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        if found["form"] != FORM:
+            raise BadAnswers(f"{path} was written in another form by another version")
+        rows = {
+            id: Answer(**{key: _tuple(value) for key, value in row.items()})
+            for id, row in found["answers"].items()
+        }
+        return Answers(name=found["name"], model=found["model"], rows=rows)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadAnswers(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadAnswers(f"{path} holds no recorded answers: {error}") from None
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,267 @@
+"""The largest value of an option with which a launch starts, in few starts.
+
+A start costs half a minute to many, so each is chosen: first the launch as it is, then the value that
+the engine itself or the memory plan names, then one just beyond it, and only then bisection.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from infer_doctor.facts.run import Boundary, Start, Starts
+from infer_doctor.frozen import frozen
+from infer_doctor.runs.starting import Seen
+from infer_doctor.runs.words import AS_ASKED, Change, value_in
+
+MOST_STARTS = 6
+WITHIN = 0.02
+"""The distance of what works and what fails at which the search ends."""
+
+BEYOND = 1.015
+"""A first guess that starts is tried again so much larger: when that fails the search has ended."""
+
+LENGTH_STEP = 16
+"""Tokens of a block of the KV cache."""
+
+MEMORY = frozenset(
+    [
+        "oom_load",
+        "oom_kv_cache",
+        "oom_graph_warmup",
+        "oom_runtime",
+        "oom_startup_free_mem",
+        "host_ram",
+        "max_model_len",
+        "trt_kv_memory",
+    ]
+)
+"""Categories of a cause for which a boundary is worth its starts."""
+
+LENGTH = "max-model-len"
+UTILISATION = "gpu-memory-utilization"
+SEQUENCES = "max-num-seqs"
+RANKS = "tensor-parallel-size"
+OPTIONS = (LENGTH, UTILISATION, SEQUENCES, RANKS)
+
+BY_CATEGORY = {
+    "oom_load": RANKS,
+    "oom_kv_cache": LENGTH,
+    "max_model_len": LENGTH,
+    "oom_graph_warmup": UTILISATION,
+    "oom_startup_free_mem": UTILISATION,
+    "oom_runtime": UTILISATION,
+    "host_ram": UTILISATION,
+}
+"""Cause -> the option that decides it: weights do not get smaller by a shorter context."""
+
+ESTIMATE = re.compile(
+    r"estimated maximum model length is (\d+)|maximum number of tokens that can be stored in "
+    r"KV cache \((\d+)\)"
+)
+"""vllm/v1/core/kv_cache_utils.py (0.8 to 0.33) and vllm/worker/worker.py (before 0.8)."""
+
+FREE = re.compile(r"\(([\d.]+)/([\d.]+) GiB\)")
+"""Free and all memory in vLLM's refusal to start: "Free memory on device (7.76/139.80 GiB)"."""
+
+
+class Search(Exception):
+    """The question has no boundary; the text says why."""
+
+
+@frozen
+class Scale:
+    """What values an option has: its step, its ends, how it is written."""
+
+    option: str
+    least: float
+    most: float
+    step: float
+    smallest: bool = False
+
+    def write(self, value: float) -> str:
+        """As a word."""
+        return f"{value:g}" if self.step < 1 else str(int(value))
+
+    def down(self, value: float) -> float:
+        """The nearest allowed value that is not larger."""
+        stepped = math.floor(value / self.step + 1e-9) * self.step
+        return min(self.most, max(self.least, round(stepped, 6)))
+
+
+def scale_of(option: str, asked: float | None, gpus: int) -> Scale:
+    """The values of an option, the launch's own being the end that failed."""
+    if option == LENGTH:
+        return Scale(option=option, least=LENGTH_STEP, most=asked or 1 << 24, step=LENGTH_STEP)
+    if option == UTILISATION:
+        return Scale(option=option, least=0.01, most=asked or 0.99, step=0.005)
+    if option == SEQUENCES:
+        return Scale(option=option, least=1, most=asked or 1024, step=1)
+    return Scale(option=option, least=1, most=max(1, gpus), step=1, smallest=True)
+
+
+@frozen
+class Asked:
+    """What the search may use: how to start, what is planned, how many GPUs there are."""
+
+    start: Callable[[Change, str], Seen]
+    words: tuple[str, ...]
+    option: str | None = None
+    plan: Mapping[str, float] | None = None
+    default: Mapping[str, float] | None = None
+    """Values in force that the launch does not write: the model's context, the version's default."""
+    gpus: int = 1
+    most: int = MOST_STARTS
+
+
+def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
+    """The starts that were made and the boundary; None when the launch starts, or when it is not a
+    question of memory."""
+    seen = [asked.start(AS_ASKED, "the launch as it is")]
+    first = seen[0].start
+    if first.ready:
+        return seen, None
+    if first.category not in MEMORY and first.ended != "memory" and first.signal != 9:
+        return seen, None
+    option = asked.option or BY_CATEGORY.get(first.category or "", UTILISATION)
+    written = value_in(asked.words, option)
+    default = (asked.default or {}).get(option)
+    value = _number(written) if written is not None else default
+    scale = scale_of(option, value, asked.gpus)
+    told = _told(seen[0], option)
+    planned = (asked.plan or {}).get(option)
+    if scale.smallest:
+        rows = _ranks(asked, scale, int(value or 1))
+    else:
+        rows = _bisect(asked, scale, value, [row for row in (told, planned) if row is not None])
+    works: float | None = None
+    fails: float | None = value
+    for change, tried, why in rows:
+        one = asked.start(change, why)
+        seen.append(one)
+        rows.send_result(one.start.ready)
+        if one.start.ready:
+            works = tried
+            if scale.smallest:
+                break
+        else:
+            fails = tried
+    within = None
+    if works is not None and fails is not None and not scale.smallest:
+        within = abs(fails - works) / max(fails, works)
+    return seen, Boundary(
+        option=option,
+        asked=value,
+        works=works,
+        fails=fails,
+        starts=len(seen),
+        within=within,
+        plan=planned,
+        engine=told,
+        category=first.category or ("host_ram" if first.ended == "memory" else None),
+        stage=first.stage,
+        smallest=scale.smallest,
+        log=first.log,
+    )
+
+
+class _Steps:
+    """Values to try one after the other; each result decides the next."""
+
+    def __init__(self, make: Iterator[tuple[Change, float, str]], answers: list[bool]) -> None:
+        self._make = make
+        self._answers = answers
+
+    def __iter__(self) -> Iterator[tuple[Change, float, str]]:
+        return self._make
+
+    def send_result(self, ready: bool) -> None:
+        """What came of the value that was tried last."""
+        self._answers.append(ready)
+
+
+def _change(scale: Scale, value: float) -> Change:
+    text = scale.write(value)
+    return Change(label=f"--{scale.option} {text}", options=((scale.option, text),))
+
+
+def _ranks(asked: Asked, scale: Scale, now: int) -> _Steps:
+    def make() -> Iterator[tuple[Change, float, str]]:
+        value = now * 2
+        while value <= scale.most:
+            yield _change(scale, value), value, f"weights of {value} GPUs: 1/{value} on each"
+            value *= 2
+
+    return _Steps(make(), [])
+
+
+def _bisect(asked: Asked, scale: Scale, failed: float | None, guesses: list[float]) -> _Steps:
+    answers: list[bool] = []
+
+    def make() -> Iterator[tuple[Change, float, str]]:
+        low: float | None = None
+        high = failed if failed is not None else scale.most
+        waiting = [scale.down(value) for value in guesses if scale.least <= value < high]
+        tries = asked.most - 1
+        names = iter(["what the engine or the plan says will fit", "the other estimate"])
+        while tries > 0:
+            if low is not None and (high - low) / high <= WITHIN:
+                return
+            if waiting:
+                value, why = waiting.pop(0), next(names, "an estimate")
+                if value >= high or (low is not None and value <= low):
+                    continue
+            elif low is None:
+                value, why = scale.down(high / 2 if answers else high * 0.5), "half of what failed"
+            else:
+                near = scale.down(low * BEYOND)
+                if len(answers) == 1 and low < near < high:
+                    value, why = near, "just beyond what worked: the boundary is near"
+                else:
+                    value, why = scale.down(math.sqrt(low * high)), "between worked and failed"
+            if value <= (low or 0) or value >= high:
+                return
+            yield _change(scale, value), value, why
+            tries -= 1
+            if answers[-1]:
+                low = value
+            elif value <= scale.least:
+                return
+            else:
+                high = value
+
+    return _Steps(make(), answers)
+
+
+def _number(text: str) -> float | None:
+    """4096, 0.9, 32k (10^3), 32K (2^10): vLLM's human_readable_int."""
+    found = re.fullmatch(r"([\d.]+)([kKmMgG]?)", text.strip().replace(",", ""))
+    if found is None:
+        return None
+    factor = {"": 1, "k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}
+    return float(found[1]) * factor[found[2]]
+
+
+def _told(seen: Seen, option: str) -> float | None:
+    """The value that the failed start printed itself."""
+    try:
+        with open(seen.start.log, encoding="utf-8", errors="replace") as file:
+            text = file.read(1 << 22)
+    except OSError:
+        return None
+    if option == LENGTH:
+        found = ESTIMATE.search(text)
+        return float(next(value for value in found.groups() if value)) if found else None
+    if option == UTILISATION:
+        free = FREE.search(text)
+        if free is None:
+            return None
+        return math.floor(float(free[1]) / float(free[2]) * 200) / 200
+    return None
+
+
+def starts_of(question: str, seen: list[Seen]) -> Starts:
+    """The starts as a fact."""
+    rows: tuple[Start, ...] = tuple(row.start for row in seen)
+    return Starts(question=question, rows=rows)

@@ -1,0 +1,296 @@
+"""A load ramp against a client's limit: where answers become late, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from infer_doctor.facts.run import Ramp, Step
+from infer_doctor.server import load, metrics
+from infer_doctor.server.address import BadAddress, parse
+from infer_doctor.server.connect import Route, reach
+from infer_doctor.server.http import BODY_LIMIT, request
+from infer_doctor.server.key import BadKey, Key, find
+from infer_doctor.server.metrics import Scrape
+
+LIMIT_S = 30.0
+"""What a proxy or client forgives when nothing else is said; openai's own default is 600 s."""
+
+PER_STEP = 2
+"""Requests for each one at once: the second half runs beside full company."""
+
+GIVE_UP = 3.0
+"""Times the limit after which an answer is not waited for: it is late, by how much is no matter."""
+
+WATCH_S = 0.5
+QUEUE_SHARE = 0.3
+"""Of the late answers' mean first token that was spent in the queue: then the queue is the cause."""
+
+BLOCKED_S = 1.0
+"""An answer of /health: it takes a millisecond of the event loop, so a longer one waited for it."""
+
+CONNECT_S = 10.0
+
+Progress = Callable[[int, int, int], None]
+"""Concurrency, answers so far, requests of the step."""
+
+
+class NoServer(Exception):
+    """The server does not answer; the text says how."""
+
+
+@dataclass
+class Watch:
+    """The worst that the server said of itself during a step."""
+
+    waiting: float = 0.0
+    running: float = 0.0
+    kv: float = 0.0
+    lag: float = 0.0
+    scrapes: int = 0
+    still: float = 0.0
+    """Seconds in which requests ran and no iteration was made."""
+    _last: tuple[float, float] | None = field(default=None, repr=False)
+
+    def see(self, scrape: Scrape | None) -> None:
+        """One more answer of /metrics."""
+        if scrape is None:
+            return
+        self.scrapes += 1
+        rows = scrape.engines.values()
+        self.waiting = max(self.waiting, sum(row.waiting or 0 for row in rows))
+        self.running = max(self.running, running := sum(row.running or 0 for row in rows))
+        self.kv = max(self.kv, max((row.kv or 0 for row in rows), default=0.0))
+        moved = sum(row.iterations or 0 for row in rows)
+        now = time.monotonic()
+        if self._last is not None and self._last[1] == moved and running:
+            self.still += now - self._last[0]
+        self._last = (now, moved)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The client's limits and how far the ramp may go."""
+
+    limit_s: float = LIMIT_S
+    first_token_s: float | None = None
+    most: int = 64
+    tokens: int = 64
+    model: str = ""
+    max_num_seqs: int | None = None
+
+
+def measure(url: str, wanted: Wanted, progress: Progress | None = None) -> Ramp:
+    """Raises NoServer."""
+    return asyncio.run(_measure(url, wanted, progress))
+
+
+async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
+    try:
+        address = parse(url)
+        key = find(address, None, os.environ)
+    except (BadAddress, BadKey) as error:
+        raise NoServer(str(error)) from None
+    found, route = await reach(address, os.environ, time.monotonic() + CONNECT_S)
+    if route is None:
+        said = next((row.error for row in found.tried if row.error), found.name_error)
+        raise NoServer(f"{address.url} does not answer: {said}")
+    model = wanted.model or await model_of(route, key)
+    steps: list[Step] = []
+    gaps: list[str] = []
+    at_once = 1
+    while at_once <= wanted.most:
+        steps.append(await _step(route, key, model, at_once, wanted, progress))
+        if steps[-1].late or steps[-1].failed:
+            if at_once == 1 or steps[-1].concurrency - steps[-2].concurrency <= 1:
+                break
+            steps += await _between(route, key, model, steps, wanted, progress)
+            break
+        at_once *= 2
+    steps.sort(key=lambda row: row.concurrency)
+    broken = next((row for row in steps if row.late or row.failed), None)
+    safe = [row.concurrency for row in steps if not row.late and not row.failed]
+    below = [number for number in safe if broken is None or number < broken.concurrency]
+    if all(row.running_most is None for row in steps):
+        gaps.append("/metrics of the server gave nothing: causes cannot be told apart")
+    return Ramp(
+        url=address.url,
+        limit_s=wanted.limit_s,
+        first_token_s=wanted.first_token_s,
+        tokens=wanted.tokens,
+        steps=tuple(steps),
+        safe=max(below) if below else None,
+        broken=broken,
+        cause=cause_of(broken, wanted) if broken is not None else "",
+        max_num_seqs=wanted.max_num_seqs,
+        gaps=tuple(gaps) if broken is not None else (),
+    )
+
+
+async def _between(
+    route: Route,
+    key: Key | None,
+    model: str,
+    steps: list[Step],
+    wanted: Wanted,
+    progress: Progress | None,
+) -> list[Step]:
+    """One step between the last good and the first bad one."""
+    low, high = steps[-2].concurrency, steps[-1].concurrency
+    return [await _step(route, key, model, (low + high) // 2, wanted, progress)]
+
+
+async def _step(
+    route: Route,
+    key: Key | None,
+    model: str,
+    at_once: int,
+    wanted: Wanted,
+    progress: Progress | None,
+) -> Step:
+    spec = load.Spec(
+        model=model,
+        requests=max(PER_STEP * at_once, 2),
+        concurrency=at_once,
+        api=route.address.api,
+        tokens=wanted.tokens,
+        chat=False,
+        exact=True,
+        timeout_s=wanted.limit_s * GIVE_UP,
+        key=key,
+    )
+    before = await _scrape(route, key)
+    watch = Watch()
+    watching = asyncio.create_task(_watched(route, key, watch))
+
+    def told(outcomes: Any) -> bool:
+        if progress is not None:
+            progress(at_once, len(outcomes), spec.requests)
+        return False
+
+    try:
+        outcomes = await load.run(route, spec, until=told)
+    finally:
+        watching.cancel()
+    after = await _scrape(route, key)
+    level = load.summarize(outcomes, at_once)
+    late = [row for row in outcomes if _is_late(row, wanted)]
+    failed = [row for row in outcomes if row.error and row not in late]
+    queue = _between_scrapes(before, after, "queue")
+    first = sorted(row.times[0] - row.sent for row in outcomes if row.times)
+    whole = sorted(row.end - row.sent for row in outcomes)
+    known = watch.scrapes > 0
+    return Step(
+        concurrency=at_once,
+        requests=len(outcomes),
+        failed=len(failed),
+        late=len(late),
+        ttft_median=_middle(first),
+        ttft_worst=first[-1] if first else None,
+        total_median=_middle(whole),
+        total_worst=whole[-1] if whole else None,
+        queue_mean=queue,
+        waiting_most=watch.waiting if known else None,
+        running_most=watch.running if known else None,
+        kv_most=watch.kv if known else None,
+        preemptions=_counted(before, after, "preemptions"),
+        tokens_per_s=round(level.tokens_per_s, 2),
+        loop_lag=round(watch.lag, 3),
+        steps_made=_counted(before, after, "iterations"),
+    )
+
+
+def _is_late(row: load.Outcome, wanted: Wanted) -> bool:
+    first = row.times[0] - row.sent if row.times else row.end - row.sent
+    if wanted.first_token_s is not None and first > wanted.first_token_s:
+        return True
+    return row.end - row.sent > wanted.limit_s or row.error in ("timeout", "slow")
+
+
+def _middle(values: list[float]) -> float | None:
+    return round(values[len(values) // 2], 3) if values else None
+
+
+def cause_of(broken: Step, wanted: Wanted) -> Any:
+    """Which of the five it is, by the server's own numbers during the step.
+
+    A stalled engine makes no iteration while requests run; a blocked loop answers /health late; a
+    preemption is counted; a queue has waiting requests and a large mean time in it. What is left is an
+    engine that is as slow as that with so many at once.
+    """
+    if broken.running_most and broken.steps_made == 0:
+        return "stalled"
+    if broken.preemptions:
+        return "preemption"
+    worst = broken.ttft_worst or broken.total_worst or 0.0
+    if broken.waiting_most and (broken.queue_mean or 0.0) >= QUEUE_SHARE * (
+        broken.ttft_median or worst
+    ):
+        return "queueing"
+    if (broken.loop_lag or 0.0) >= BLOCKED_S:
+        return "blocked-loop"
+    if broken.waiting_most and wanted.max_num_seqs and broken.concurrency > wanted.max_num_seqs:
+        return "queueing"
+    return "slow"
+
+
+async def _watched(route: Route, key: Key | None, watch: Watch) -> None:
+    while True:
+        began = time.monotonic()
+        answer = await route.ask(_get(route, "/health", key), began + CONNECT_S)
+        if answer.status is not None:
+            watch.lag = max(watch.lag, time.monotonic() - began)
+        watch.see(await _scrape(route, key))
+        await asyncio.sleep(WATCH_S)
+
+
+async def _scrape(route: Route, key: Key | None) -> Scrape | None:
+    answer = await route.ask(_get(route, "/metrics", key), time.monotonic() + CONNECT_S)
+    if answer.status != 200 or answer.received > BODY_LIMIT:
+        return None
+    return metrics.read(answer.body.decode("utf-8", "replace"))
+
+
+def _get(route: Route, path: str, key: Key | None) -> bytes:
+    headers = dict(key.headers) if key is not None else {}
+    return request("GET", route.address.root + path, route.address.authority, headers=headers)
+
+
+async def model_of(route: Route, key: Key | None) -> str:
+    """The first model that the server offers; raises NoServer."""
+    import json
+
+    headers = dict(key.headers) if key is not None else {}
+    path = f"{route.address.api}/models"
+    answer = await route.ask(
+        request("GET", path, route.address.authority, headers=headers),
+        time.monotonic() + CONNECT_S,
+    )
+    try:
+        return str(json.loads(answer.body)["data"][0]["id"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise NoServer(f"{path} names no model (HTTP {answer.status})") from None
+
+
+def _between_scrapes(before: Scrape | None, after: Scrape | None, name: str) -> float | None:
+    """The mean of a histogram between two scrapes, by sum over count."""
+    if after is None or name not in after.histograms:
+        return None
+    part = after.histograms[name]
+    if before is not None and name in before.histograms:
+        part = part.minus(before.histograms[name])
+    return round(part.total / part.count, 4) if part.count else None
+
+
+def _counted(before: Scrape | None, after: Scrape | None, name: str) -> float | None:
+    if before is None or after is None:
+        return None
+    first = [getattr(row, name) for row in before.engines.values()]
+    second = [getattr(row, name) for row in after.engines.values()]
+    if any(value is None for value in (*first, *second)) or not second:
+        return None
+    return float(sum(second) - sum(first))

@@ -1,0 +1,216 @@
+"""From a launch, or from nothing, to what is started: words, variables, and whether it may run now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+from infer_doctor.engine import Subject
+from infer_doctor.facts.environment import Interpreter
+from infer_doctor.facts.gpu import GpuMemory
+from infer_doctor.facts.memory_plan import Planned
+from infer_doctor.facts.owners import GpuOwners
+from infer_doctor.frozen import frozen
+from infer_doctor.launch.model import Launch
+from infer_doctor.runs import tiny
+from infer_doctor.runs.child import Limits, available
+from infer_doctor.runs.starting import Plan
+from infer_doctor.runs.words import OFFLINE, NoRun, program_of, value_in, with_options
+from infer_doctor.units import GIB, gib
+
+START_S = 25.0
+"""From the start to ready without weights: 25 s on an H200 (vLLM 0.26, a 1B model with dummy
+weights), 22 s on a CPU (vLLM 0.32), both on idle machines."""
+
+LOAD_GIB_S = 1.0
+"""Weights from a single disk; measured page-cached speeds are several times that."""
+
+BUSY = 0.02
+"""Of a GPU's memory: what others take before a run is refused. The driver's own takes less."""
+
+TINY_CONTEXT = 4096
+KV_TOO_LONG = 1 << 22
+"""Tokens of the tiny model's context when the KV cache is to be too small: 1 KiB a token and layer,
+so that a cache of some GiB does not hold it."""
+
+
+@frozen
+class Session:
+    """What a question starts, and what is known beforehand."""
+
+    plan: Plan
+    launch: Launch | None
+    planned: Planned | None
+    model: str
+    gpus: int
+
+
+@contextlib.contextmanager
+def logs_in(keep: str | None) -> Iterator[str]:
+    """The folder of the run: the one to keep, else one that goes with the run."""
+    if keep is not None:
+        os.makedirs(keep, exist_ok=True)
+        yield os.path.abspath(keep)
+        return
+    made = tempfile.mkdtemp(prefix="infer-doctor-run-")
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def prepare(
+    subject: Subject,
+    folder: str,
+    question: str,
+    *,
+    limits: Limits,
+    at: str = "kv",
+    real_weights: bool = False,
+) -> Session:
+    """Raises NoRun for what cannot be started here."""
+    launch = subject.get(Launch)
+    launch = launch if isinstance(launch, Launch) else None
+    interpreter = subject.get(Interpreter)
+    python = interpreter.executable if isinstance(interpreter, Interpreter) else None
+    variables = dict(os.environ)
+    if launch is None:
+        words = _of_tiny(folder, question, at, python)
+        engine, entry = "vllm", "serve"
+    else:
+        words = program_of(launch, python)
+        engine, entry = launch.engine or "vllm", launch.entry
+        for row in launch.environment:
+            if row.value is not None:
+                variables[row.name] = row.value
+            elif row.name not in variables and row.name != "*":
+                raise NoRun(f"{row.name} of {launch.name} has no value here")
+    dummy = question == "oom" and engine == "vllm" and not real_weights
+    if dummy and value_in(words, "load-format") is None:
+        words = with_options(words, (("load-format", "dummy"),))
+    planned = subject.get(Planned)
+    memory = subject.get(GpuMemory)
+    return Session(
+        plan=Plan(
+            words=words,
+            variables=variables,
+            folder=os.getcwd(),
+            logs=folder,
+            limits=limits,
+            serves=not (engine == "tensorrt-llm" and entry in OFFLINE),
+            engine=engine,
+        ),
+        launch=launch,
+        planned=planned if isinstance(planned, Planned) else None,
+        model=model_of_words(words),
+        gpus=len(memory.rows) if isinstance(memory, GpuMemory) else 0,
+    )
+
+
+def _of_tiny(folder: str, question: str, at: str, python: str | None) -> tuple[str, ...]:
+    """`vllm serve` of a model that is written for the question."""
+    if python is None:
+        raise NoRun("no engine was found: give --python, or a launch after --")
+    model = os.path.join(folder, "model")
+    words = [python, "-m", "vllm.entrypoints.cli.main", "serve", model]
+    if question != "oom":
+        tiny.write(model, tiny.Shape(context=TINY_CONTEXT))
+        return (*words, "--max-model-len", str(TINY_CONTEXT))
+    if at == "kv":
+        tiny.write(model, tiny.Shape(context=KV_TOO_LONG), weights=False)
+        return (*words, "--max-model-len", str(KV_TOO_LONG), "--gpu-memory-utilization", "0.1")
+    if at == "load":
+        need = available() if not shutil.which("nvidia-smi") else 200 * GIB
+        tiny.write(model, _heavy(need), weights=False)
+        return (*words, "--max-model-len", "1024")
+    tiny.write(model, _heavy(8 * GIB), weights=False)
+    return (*words, "--max-model-len", "4096", "--gpu-memory-utilization", "0.995")
+
+
+def _heavy(size: int) -> tiny.Shape:
+    """A shape whose weights take so much."""
+    shape = tiny.Shape(
+        hidden=8192, inner=28672, layers=1, heads=64, kv_heads=8, head_dim=128, vocabulary=32000
+    )
+    two = tiny.Shape(
+        hidden=8192, inner=28672, layers=2, heads=64, kv_heads=8, head_dim=128, vocabulary=32000
+    )
+    layer = two.weight_bytes - shape.weight_bytes
+    layers = max(1, -(-(size - shape.weight_bytes) // layer) + 1)
+    return tiny.Shape(
+        hidden=8192,
+        inner=28672,
+        layers=layers,
+        heads=64,
+        kv_heads=8,
+        head_dim=128,
+        vocabulary=32000,
+    )
+
+
+def model_of_words(words: tuple[str, ...]) -> str:
+    """The model of a server's command line, for requests."""
+    named = value_in(words, "served-model-name")
+    if named:
+        return named
+    for place, word in enumerate(words):
+        if word in ("serve", "trtllm-serve") and place + 1 < len(words):
+            following = words[place + 1]
+            if not following.startswith("-"):
+                return following
+    return value_in(words, "model") or ""
+
+
+def refuse_when_busy(subject: Subject) -> None:
+    """Others' work is not disturbed; raises NoRun."""
+    memory, owners = subject.get(GpuMemory), subject.get(GpuOwners)
+    if not isinstance(memory, GpuMemory):
+        return
+    for row in memory.rows:
+        if row.used <= BUSY * row.total:
+            continue
+        who = ""
+        if isinstance(owners, GpuOwners):
+            pids = [str(owner.pid) for owner in owners.owners if owner.gpu == row.index]
+            who = f" by PID {', '.join(pids)}" if pids else ""
+        raise NoRun(
+            f"{gib(row.used)} of GPU {row.index} are in use{who}: --share-gpu starts all the same"
+        )
+
+
+def costs(session: Session, starts: int) -> list[str]:
+    """What the run will take, before it starts."""
+    weights = 0.0
+    lines = []
+    if session.planned is not None:
+        plan = session.planned.plan
+        weights = plan.rank.weights / GIB
+        lines.append(f"up to {gib(plan.budget)} of each GPU (the memory plan)")
+    elif session.gpus:
+        lines.append(f"the memory of {session.gpus} GPUs up to the launch's utilisation")
+    else:
+        lines.append(f"host memory, {gib(available())} are available")
+    one = START_S + weights / LOAD_GIB_S
+    most = session.plan.limits.wall_s
+    times = f"{starts} starts" if starts > 1 else "one start"
+    lines.append(f"up to {times}, each about {one:.0f} s, at most {most:.0f} s")
+    return lines
+
+
+def facts_of(session: Session) -> dict[str, dict[str, float]]:
+    """What the memory plan says about the options that `oom` varies, and the values in force."""
+    if session.planned is None:
+        return {"plan": {}, "default": {}}
+    plan = session.planned.plan
+    return {
+        "plan": {"max-model-len": float(plan.longest)},
+        "default": {
+            "max-model-len": float(plan.settings.context),
+            "gpu-memory-utilization": plan.settings.utilisation,
+            "max-num-seqs": float(plan.settings.sequences),
+            "tensor-parallel-size": float(plan.settings.tensor),
+        },
+    }

@@ -1,0 +1,215 @@
+"""One start of an engine: until it answers, ends, or the watchdog ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from infer_doctor.facts.log import ColdStart, EngineLog
+from infer_doctor.facts.run import Start
+from infer_doctor.frozen import frozen
+from infer_doctor.redact import mask_line, without_secrets
+from infer_doctor.runs.child import Child, Limits, available
+from infer_doctor.runs.words import AS_ASKED, Change, NoRun, free_port, with_options
+from infer_doctor.units import gib
+
+ASK_EVERY_S = 0.25
+ANSWER_S = 5.0
+TAIL_BYTES = 1 << 16
+QUIET = {"VLLM_NO_USAGE_STATS": "1", "TRTLLM_NO_USAGE_STATS": "1"}
+"""A run on purpose is no usage."""
+
+READY_MARK = "infer-doctor: the engine answered"
+"""What the adapter of TensorRT-LLM's LLM() prints (`trtllm.py`)."""
+
+
+@frozen
+class Plan:
+    """What is started again and again: words, variables, folder, where logs go."""
+
+    words: tuple[str, ...]
+    variables: Mapping[str, str]
+    folder: str
+    logs: str
+    limits: Limits = Limits()
+    serves: bool = True
+    engine: str = "vllm"
+
+
+@frozen
+class Seen:
+    """A start, and what its log tells."""
+
+    start: Start
+    log: EngineLog | None = None
+    cold: ColdStart | None = None
+
+
+Progress = Callable[[str, float], None]
+"""What is done now, and for how long."""
+
+
+class Running:
+    """An engine that answered; asked until the block ends."""
+
+    def __init__(self, child: Child, url: str) -> None:
+        self.child = child
+        self.url = url
+
+
+@contextlib.contextmanager
+def running(
+    plan: Plan, change: Change = AS_ASKED, why: str = "", progress: Progress | None = None
+) -> Iterator[tuple[Seen, Running | None]]:
+    """Start it; None for the server when it did not come up. It is ended with the block."""
+    port = free_port()
+    words = with_options(plan.words, change.options)
+    if plan.serves:
+        words = with_options(words, (("host", "127.0.0.1"), ("port", str(port))))
+    variables = {**plan.variables, **QUIET, **dict(change.variables)}
+    program = shutil.which(words[0], path=variables.get("PATH"))
+    if program is None:
+        raise NoRun(f"{words[0]} is not on PATH: give it with its folder")
+    log = _log_path(plan.logs, change.label)
+    began = time.monotonic()
+    with Child((program, *words[1:]), variables, plan.folder, log, plan.limits) as child:
+        ready = _until_ready(child, port if plan.serves else None, log, began, change, progress)
+        seconds = round(time.monotonic() - began, 2)
+        if ready:
+            child.ready()
+            start = _start(change, why, words, child, seconds, log, ready=True)
+            yield judged(start, words), Running(child, f"http://127.0.0.1:{port}")
+            return
+        child.end()
+        start = _start(change, why, words, child, seconds, log, ready=False)
+        yield judged(start, words), None
+
+
+def start(
+    plan: Plan, change: Change = AS_ASKED, why: str = "", progress: Progress | None = None
+) -> Seen:
+    """Start it, see whether it comes up, end it."""
+    with running(plan, change, why, progress) as (seen, server):
+        if server is None:
+            return seen
+        ended = server.child.end()
+    peak = ended.get("peak", 0)
+    taken = dict(server.child.gpus.peak)
+    left = tuple(ended.get("left", ()))
+    return replace(
+        seen, start=replace(seen.start, peak_bytes=peak, gpu_peak=taken, left=left, ended="stopped")
+    )
+
+
+def _until_ready(
+    child: Child,
+    port: int | None,
+    log: str,
+    began: float,
+    change: Change,
+    progress: Progress | None,
+) -> bool:
+    while child.alive(ASK_EVERY_S):
+        if progress is not None:
+            progress(f"starting {change.label}", time.monotonic() - began)
+        if port is not None and _answers(port):
+            return True
+        if port is None and READY_MARK in _tail(log):
+            return True
+    return port is None and READY_MARK in _tail(log)
+
+
+def _answers(port: int) -> bool:
+    """Whether /health of the server is 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _start(
+    change: Change,
+    why: str,
+    words: tuple[str, ...],
+    child: Child,
+    seconds: float,
+    log: str,
+    *,
+    ready: bool,
+) -> Start:
+    ended: dict[str, Any] = child.ended or {}
+    reason = str(ended.get("why", ""))
+    limits = {
+        "wall": f"{child.limits.wall_s:.0f} s to ready",
+        "idle": f"{child.limits.idle_s:.0f} s without a line in the log",
+        "memory": f"{gib(child.host_bytes)} of host memory",
+    }
+    tail = [line.strip() for line in _tail(log).splitlines() if line.strip()]
+    return Start(
+        label=change.label,
+        why=why,
+        command=tuple(without_secrets(words)),
+        ready=ready,
+        ended=reason if reason in ("exited", "wall", "idle", "memory", "refused") else "",  # type: ignore[arg-type]
+        seconds=seconds,
+        status=ended.get("status"),
+        signal=ended.get("signal"),
+        peak_bytes=ended.get("peak", 0),
+        limit=limits.get(reason, ""),
+        gpu_peak=dict(child.gpus.peak),
+        left=tuple(ended.get("left", ())),
+        log=log,
+        tail=child.refused or (mask_line(tail[-1])[:200] if tail else ""),
+    )
+
+
+def judged(start: Start, words: tuple[str, ...]) -> Seen:
+    """The start with what `diagnose` reads out of its log."""
+    from infer_doctor.logs.read import read
+    from infer_doctor.logs.source import NotALog, Piece
+
+    try:
+        facts = read([Piece(path=start.log, name=os.path.basename(start.log))], words)
+    except NotALog:
+        return Seen(start=start)
+    log, cold = facts.get(EngineLog), facts.get(ColdStart)
+    assert isinstance(log, EngineLog)
+    cause = log.cause if not start.ready else None
+    if cause is not None:
+        start = replace(start, category=cause.category, cause=cause.message, stage=cause.stage)
+    elif not start.ready:
+        start = replace(start, stage=log.stage)
+    return Seen(start=start, log=log, cold=cold if isinstance(cold, ColdStart) else None)
+
+
+def _log_path(folder: str, label: str) -> str:
+    """A new file, named by what was changed."""
+    word = "".join(char if char.isalnum() or char in "._-" else "-" for char in label).strip("-")
+    number = len(list(Path(folder).glob("*.log"))) + 1
+    return str(Path(folder) / f"{number:02d}-{word[:60] or 'start'}.log")
+
+
+def _tail(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def room() -> str:
+    """What the machine could give now, for the line before a run."""
+    return gib(available())

@@ -1,0 +1,81 @@
+"""A load ramp, judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from infer_doctor.checks.run_load import load_late
+from infer_doctor.facts.run import Ramp, Step
+from infer_doctor.model import Finding
+from infer_doctor.testing import contract, examine
+
+GOOD = Step(
+    concurrency=2,
+    requests=4,
+    failed=0,
+    late=0,
+    ttft_median=0.1,
+    ttft_worst=0.2,
+    total_median=1.0,
+    total_worst=1.2,
+    running_most=2,
+    waiting_most=0,
+)
+LATE = replace(
+    GOOD,
+    concurrency=4,
+    requests=8,
+    late=5,
+    ttft_median=1.4,
+    total_worst=3.0,
+    waiting_most=2,
+    queue_mean=1.2,
+)
+RAMP = Ramp(
+    url="http://h:8000",
+    limit_s=2.0,
+    first_token_s=None,
+    tokens=64,
+    steps=(GOOD, LATE),
+    safe=2,
+    broken=LATE,
+    cause="queueing",
+    max_num_seqs=2,
+)
+
+
+def late(**changes: object) -> Finding:
+    (found,) = examine(load_late, replace(RAMP, **changes)).findings
+    return found
+
+
+def test_answers_after_the_limit() -> None:
+    contract(load_late, fires=[RAMP], passes=[replace(RAMP, broken=None, cause="", safe=4)])
+    found = late()
+    assert found.category == "queueing" and found.confidence == "certain"
+    assert found.message == (
+        "with 4 at once 5 of 8 answers came late or not at all (limit 2 s): they wait in the "
+        "engine's queue, 1.2 s on average: 2 ran and 2 waited"
+    )
+    assert [fix.title for fix in found.fixes] == [
+        "Send at most 2 requests at once to one server, or use 2 replicas for 4",
+        "Or start with --max-num-seqs 4",
+        "Or let clients wait 4 s, and retry only after that",
+    ]
+    assert [row.excerpt.split(":")[0] for row in found.evidence] == ["2 at once", "4 at once"]
+
+
+def test_the_other_causes() -> None:
+    assert late(cause="preemption", broken=replace(LATE, preemptions=3.0)).message.endswith(
+        "the KV cache was full and 3 requests preempted"
+    )
+    stalled = late(cause="stalled")
+    assert stalled.category == "engine_stalled" and "made no step" in stalled.message
+    assert (
+        "/health took 2.0 s"
+        in late(cause="blocked-loop", broken=replace(LATE, loop_lag=2.0)).message
+    )
+    unknown = late(cause="slow", broken=replace(LATE, running_most=None))
+    assert unknown.confidence == "likely" and "shows no metrics" in unknown.message
+    alone = late(safe=None)
+    assert not [fix for fix in alone.fixes if "at most" in fix.title]
