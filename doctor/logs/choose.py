@@ -30,6 +30,9 @@ RAISED_IN: tuple[tuple[str, Category], ...] = (
     ("vllm/entrypoints/cli/", "launch_argument"),
     ("vllm/lora/", "launch_argument"),
     ("/spec_decode/", "launch_argument"),
+    ("/tool_parsers/", "launch_argument"),
+    ("vllm/reasoning/", "launch_argument"),
+    ("/kv_connector/factory.py", "launch_argument"),
     ("/layers/quantization/", "quantization"),
     ("vllm/attention/", "attention_backend"),
     ("vllm/v1/attention/", "attention_backend"),
@@ -249,6 +252,18 @@ def to_send(start: Start) -> str | None:
         ),
         None,
     )
+    clue = next(
+        (
+            hit
+            for hit in start.hits
+            if hit.signature.send and not _stopping(start, hit.place)
+            if not _after_ready(start, hit.place.line)
+        ),
+        None,
+    )
+    if clue is not None and not (fatal and fatal[0].place.line < clue.place.line):
+        said = mask_line(clue.text.strip())[:100]
+        return f'{clue.place.source}:{clue.place.line} "{said}": {clue.signature.send}'
     if wrapper is None and start.ready is not None:
         return None
     if fatal:

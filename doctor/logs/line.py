@@ -31,9 +31,17 @@ OUTER = (
 )
 
 TAG = re.compile(
-    r"\((?P<tag>[A-Za-z][\w.:-]*?(?: rank=\d+)?)(?: pid=(?P<pid>\d+))?(?:, ip=[^)]*)?\) ?"
+    r"\((?P<tag>[A-Za-z][\w.:/-]*?(?: rank=\d+| [A-Z]{2}\d+(?:_[A-Z]{2}\d+)*)?)"
+    r"(?:,? pid=(?P<pid>\d+))?(?:, ip=(?P<ip>[^)]*))?\) ?"
     r"|\((?P<only>)pid=(?P<opid>\d+)(?:, ip=[^)]*)?\) ?|\((?P<raylet>raylet)(?:, [^)]*)?\) ?"
+    r"|\[(?P<rank>rank\d+)\]: ?(?!\[[IWEF]\d)"
 )
+"""EngineCore_DP0, VllmWorker rank=0, VllmWorker TP0, Worker_TP0_EP0, RayWorkerWrapper, a pod's name before
+", pid=", and torch's "[rank0]: " before each line of a traceback."""
+KSERVE = re.compile(
+    r"(?:\d+ )?[\w.]+ (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)[ :]+(?:\[[^\]]*\] ?)?"
+)
+"""After the time: 1 kserve ERROR [__main__.py:<module>():254] text."""
 LEVELS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
 VLLM = re.compile(
     rf"(?P<level>{LEVELS}) (?P<time>\d\d-\d\d(?:-\d{{4}})? \d\d:\d\d:\d\d(?:\.\d+)?) "
@@ -76,6 +84,13 @@ class Line:
     level: str = ""
     time: float | None = None
     outer: bool = False
+    node: str = ""
+    """Address of the other node, which Ray puts beside a worker that is not here."""
+
+    @property
+    def process(self) -> str:
+        """Who wrote it; workers of the same name have numbers of their own."""
+        return f"{self.tag} {self.pid} {self.node}"
 
 
 def read(raw: bytes) -> Iterator[Line]:
@@ -127,6 +142,7 @@ def _inner(parts: list[str], time: str | None, level: str, depth: int) -> Iterat
                 level=line.level or level,
                 time=seconds,
                 outer=outer,
+                node=line.node,
             )
 
 
@@ -157,17 +173,20 @@ def _from_json(text: str) -> tuple[list[str], str | None, str] | None:
 
 
 def _line(text: str, outer: str | None) -> Line:
-    tag = pid = level = ""
+    tag = pid = level = node = ""
     time = None
     for _ in range(5):
         if match := TAG.match(text):
-            tag = match["tag"] or match["raylet"] or tag
+            tag = match["tag"] or match["raylet"] or tag or match["rank"] or ""
             pid = match["pid"] or match["opid"] or pid
+            node = match["ip"] or node
         elif match := VLLM.match(text) or ISO.match(text) or TRT.match(text) or GLOG.match(text):
             groups = match.groupdict()
             letter = groups.get("letter") or groups.get("bare")
             level = groups.get("level") or (LETTERS.get(letter, "") if letter else "") or level
             time = time or groups.get("time")
+            if match.re is ISO and not level and (kserve := KSERVE.match(text, match.end())):
+                level, match = kserve["level"], kserve
         elif match := UVICORN.match(text):
             level = match["level"] or level
         else:
@@ -182,6 +201,7 @@ def _line(text: str, outer: str | None) -> Line:
         level={"WARN": "WARNING", "FATAL": "CRITICAL"}.get(level, level),
         time=seconds_of(outer) if from_outside else seconds,
         outer=from_outside,
+        node=node,
     )
 
 

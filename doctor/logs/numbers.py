@@ -226,6 +226,28 @@ def driver_version(hit: Hit, start: Start) -> Answer:
     )
 
 
+def no_gpu(hit: Hit, start: Start) -> Answer:
+    """Ray hides all GPUs from a worker or replica that asked for none."""
+    if not hit.tag.startswith(("Ray", "ServeReplica")):
+        return Answer()
+    return Answer(
+        category="gpu_count_ray",
+        message="Ray gave this process no GPU: it was started without a share of them",
+        fixes=(
+            cure(
+                "ray-gpus",
+                "Give the actor or replica its GPUs (num_gpus, or a placement group with GPU bundles), "
+                "and compare ray status",
+            ),
+        ),
+    )
+
+
+def other_node(hit: Hit, start: Start) -> Answer:
+    """Only what a worker of another node said is about the network between nodes."""
+    return Answer(drop=not hit.node)
+
+
 def trt_component(hit: Hit, start: Start) -> Answer:
     """The knob that belongs to the component that could not be made."""
     component = hit.match["component"].strip().rstrip(".")
@@ -284,6 +306,8 @@ FUNCTIONS: dict[str, Callable[[Hit, Start], Answer]] = {
     "lora_rank": lora_rank,
     "quant_dtype": quant_dtype,
     "driver_version": driver_version,
+    "no_gpu": no_gpu,
+    "other_node": other_node,
     "trt_component": trt_component,
     "trt_kv": trt_kv,
     **budget.FUNCTIONS,

@@ -28,7 +28,10 @@ LOUD = (
     b"cuda.graph(",
     b"pin_memory=",
     b"capture_model",
+    b"] [E] ",
 )
+GLOG_ERROR = re.compile(rb"(?:^|[ \[:])[EF]\d{3,4} \d\d:\d\d:\d\d")
+"""Triton, torch and glog: one letter for the level."""
 
 ENGINES_OWN = re.compile(
     rb"(?i:vllm|tensorrt|trt-llm|triton|uvicorn|nccl|torch)|EngineCore|Traceback|"
@@ -52,6 +55,8 @@ def means(raw: bytes) -> bool:
     for word in LOUD:
         if word in raw:
             return True
+    if GLOG_ERROR.search(raw):
+        return True
     if b"\x1b" in raw:
         return any(patterns().touches(line.text.encode()) for line in read_line(raw))
     return patterns().touches(raw)

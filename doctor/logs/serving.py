@@ -39,8 +39,9 @@ EVERY_BYTES = 1 << 18
 TAIL = 4 << 20
 """Bytes at the end of which every sample is read."""
 
-STALL_S = 60
-"""vLLM prints statistics every 10 s (VLLM_LOG_STATS_INTERVAL): six with requests and no token."""
+STALL_S = 50
+"""vLLM prints statistics every 10 s (VLLM_LOG_STATS_INTERVAL; every 5 s up to 0.4): six of them with
+requests and no token span 50 s."""
 
 KV_FULL = 99.0
 QUEUE_SAMPLES = 6
@@ -213,8 +214,8 @@ class Statistics:
             self._samples_of(place, block, 1)
         self._tail.clear()
         rows = self.samples
-        full = [row for row in rows if row.kv >= KV_FULL and row.waiting > 0]
         stalled = _stall(rows)
+        full = [row for row in rows if row.kv >= KV_FULL and row.waiting > 0 and row not in stalled]
         queue = _queue(rows)
         return Serving(
             source=source,

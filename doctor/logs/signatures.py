@@ -45,6 +45,8 @@ class Signature:
     confirm: str
     fix: str
     wrong: str
+    send: str
+    """Of a wrapper: the one thing that would tell what it stands for."""
     source: str
     versions: str
     example: str
@@ -118,6 +120,7 @@ def _signature(id: str, engine: str, row: Mapping[str, str], bases: Mapping[str,
         confirm=row.get("confirm", ""),
         fix=row.get("fix", ""),
         wrong=row.get("not", ""),
+        send=row.get("send", ""),
         source=bases[base] + rest if colon and base in bases else row.get("source", ""),
         versions=row.get("versions", ""),
         example=row.get("example", ""),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infer_doctor.frozen import frozen
+from infer_doctor.logs.frames import FRAMES
 from infer_doctor.logs.line import Line
 from infer_doctor.logs.signatures import Mark, Signature, patterns
 from infer_doctor.model import Evidence
@@ -18,74 +19,6 @@ HITS_KEPT = 400
 
 EVENTS_KEPT = 600
 
-FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
-    ("pinned", frozenset({"pin_memory"})),
-    (
-        "serving!",
-        frozenset({"_get_prompt_logprobs_dict", "compute_logprobs", "gather_logprobs"}),
-    ),
-    (
-        "graphs",
-        frozenset(
-            {"capture_model", "capture_graph", "capture", "_capture_cudagraphs", "capture_end"}
-        ),
-    ),
-    (
-        "warmup",
-        frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "kernel_warmup", "warming_up_model"}),
-    ),
-    (
-        "weights",
-        frozenset(
-            {
-                "load_model",
-                "load_weights",
-                "get_model",
-                "initialize_model",
-                "_initialize_model",
-                "download_model",
-                "_prepare_weights",
-                "safetensors_weights_iterator",
-                "pt_weights_iterator",
-                "process_weights_after_loading",
-                "create_weights",
-            }
-        ),
-    ),
-    (
-        "kv",
-        frozenset(
-            {
-                "initialize_kv_cache",
-                "initialize_cache",
-                "_allocate_kv_cache",
-                "get_kv_cache_configs",
-                "_allocate_kv_cache_tensors",
-                "_init_cache_engine",
-                "initialize_from_config",
-            }
-        ),
-    ),
-    (
-        "profile",
-        frozenset(
-            {
-                "profile_run",
-                "determine_available_memory",
-                "determine_num_available_blocks",
-                "profile_num_available_blocks",
-            }
-        ),
-    ),
-    ("compile", frozenset({"compile_or_warm_up_model", "_compile_fx", "compile_fx"})),
-    ("workers", frozenset({"init_device", "init_worker_distributed_environment"})),
-    ("config", frozenset({"create_engine_config", "__post_init__", "from_engine_args"})),
-    ("serving", frozenset({"execute_model", "_process_engine_step", "run_busy_loop"})),
-)
-"""Stage -> functions of vLLM 0.2 to 0.33 whose frame in a traceback proves it; the first rule that
-fits counts, for a profile runs the model and a capture runs a profile's code."""
-
-STAGE_OF = {name: stage for stage, names in FRAMES for name in names}
 FRAME = re.compile(r'^\s*File "([^"]*)", line \d+, in (\S+)')
 REQUESTED = re.compile(r"Received request [^:]+:")
 """What follows is the prompt: a user may quote any error."""
@@ -137,6 +70,8 @@ class Hit:
     loud: bool
     """An exception or an error, not a message on the side."""
     time: float | None
+    node: str = ""
+    """Address of the other node that said it."""
 
 
 @frozen
@@ -234,7 +169,7 @@ class Story:
         if line.time is not None:
             self.first_time = line.time if self.first_time is None else self.first_time
             self.last_time = line.time
-        key = line.tag
+        key = line.process
         if (request := REQUESTED.match(line.text)) is not None:
             line = replace(line, text=request[0])
         if self._in_traceback(key, line.text):
@@ -267,7 +202,7 @@ class Story:
         return key in self._inside and (text.startswith("    ") or not text.strip(" ^~"))
 
     def _stage(self, line: Line) -> str:
-        names = set(self._frames.get(line.tag, ()))
+        names = set(self._frames.get(line.process, ()))
         for stage, known in FRAMES:
             if names & known:
                 if stage == "serving!":  # no profile asks for logprobs
@@ -312,6 +247,7 @@ class Story:
                     or bool(EXCEPTION.match(text) or BARE_ERRORS.match(text))
                     or line.level == "",
                     time=line.time,
+                    node=line.node,
                 )
             )
         return signature.effect != "noise" or "Error" not in text[: match.start()]
@@ -327,7 +263,7 @@ class Story:
                     text=line.text,
                     process=line.tag,
                     stage=self._stage(line),
-                    file=self._files.get(line.tag, "") if match and ended else "",
+                    file=self._files.get(line.process, "") if match and ended else "",
                 )
             )
 

@@ -75,13 +75,13 @@ def test_the_first_cause_wins_over_what_follows() -> None:
             0,
             FREE,
             *["Process EngineCore:"] * 4,
-            "torch.distributed.DistBackendError: NCCL error, unhandled cuda error",
+            "torch.distributed.DistBackendError: NCCL error, unhandled system error",
             ECHO,
         )
     )
     assert log.cause is not None
     assert log.cause.signature == "free-memory"
-    assert [cause.signature for cause in log.others] == ["nccl-cuda-error"]
+    assert [cause.signature for cause in log.others] == ["nccl-system-error"]
 
 
 def test_a_root_wins_over_a_symptom_before_it() -> None:
@@ -116,6 +116,80 @@ def test_what_is_not_in_the_log_is_not_guessed(lines: list[str]) -> None:
     log = log_of(lines)
     assert log.cause is None
     assert "send" in (log.unexplained or "")
+
+
+THIN = {
+    "SYSTEM_ERROR": "The actor is dead because its worker process has died. Worker exit type: "
+    "SYSTEM_ERROR Worker exit detail: There are some potential root causes. (1) The process is killed "
+    "by SIGKILL by OOM killer due to high memory usage. (2) ray stop --force is called.",
+    "worker-": "The actor died unexpectedly before finishing this task. class_name: RayWorkerVllm",
+    "PYTHONFAULTHANDLER": "worker exited with exit code 136",
+    "platform": "RuntimeError: Failed to infer device type",
+    "--previous": "Warning  BackOff  2m  kubelet  Back-off restarting failed container vllm in pod vllm-0",
+    "NCCL_DEBUG=INFO": "RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    "nvidia-smi of a hanging run": "[rank1]:[E ProcessGroupNCCL.cpp:563] [Rank 1] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=158046, OpType=GATHER, NumelIn=2867200, NumelOut=0, "
+    "Timeout(ms)=600000) ran for 600027 milliseconds before timing out.",
+    "--enforce-eager": "RuntimeError: CUDA error: operation failed due to a previous error during capture",
+}
+"""What to send -> a line that several causes have, and that names none."""
+
+
+@pytest.mark.parametrize("wanted", THIN)
+def test_thin_evidence_names_no_cause_and_what_to_send(wanted: str) -> None:
+    log = log_of([THIN[wanted]])
+    assert log.cause is None
+    assert wanted in (log.unexplained or "")
+
+
+def test_a_worker_of_another_node_tells_of_the_network() -> None:
+    late = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=31, OpType=ALLREDUCE, NumelIn=8)"
+    first = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, NumelIn=1, NumelOut=1)"
+    far = log_of(
+        [f"(RayWorkerWrapper pid=27, ip=10.1.0.9) [rank3]:[E219 08:58:32.6 P.cpp:6] {late}"]
+    )
+    near = log_of([f"[rank1]:[E219 08:58:32.6 P.cpp:6] {first}"])
+    assert far.cause and far.cause.category == "nccl_network"
+    assert near.cause and near.cause.category == "p2p_allreduce"
+
+
+PREFIXES = (
+    "(VllmWorker TP0 pid=302) ERROR 09-07 11:25:28 [multiproc_executor.py:596] ",
+    "(APIServer pid=32) (EngineCore_0 pid=296) (VllmWorker PP0_TP1 pid=302) ERROR 09-07 11:25:28 [m.py:5] ",
+    "(vllm-test, pid=2150) (EngineCore_0 pid=3966) ERROR 08-21 07:45:43 [core.py:700] ",
+    "(ServeReplica:default:org/m:org--m pid=529) ERROR 08-21 07:45:43 [core.py:700] ",
+    "[rank0]: ",
+    "2024-07-01 07:28:04.488 1 kserve ERROR [__main__.py:<module>():254] ",
+)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_an_error_without_a_signature_is_seen_behind_every_prefix(prefix: str) -> None:
+    log = log_of([prefix + "RuntimeError: BAD_STATUS"])
+    assert log.state == "failed"
+    assert "BAD_STATUS" in (log.unexplained or "")
+
+
+def test_errors_of_one_letter_are_seen() -> None:
+    for line in (
+        "[TRT-LLM] [E] [_torch][RANK 7] Executor loop crashed on this rank",
+        "E1103 02:59:01.152656 81041 backend_model.cc:553] Something broke",
+    ):
+        assert log_of([line]).state == "failed"
+
+
+def test_workers_of_one_name_do_not_share_a_traceback() -> None:
+    one, two = (f"(VllmWorkerProcess pid={pid}) ERROR 02-10 05:41:10 m.py:2] " for pid in (1, 2))
+    log = log_of(
+        [
+            one + "Traceback (most recent call last):",
+            two + "Traceback (most recent call last):",
+            one + '  File "/v/vllm/worker/model_runner.py", line 9, in capture_model',
+            two + '  File "/v/vllm/worker/worker.py", line 9, in load_model',
+            two + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+        ]
+    )
+    assert log.cause and log.cause.category == "oom_load"
 
 
 def test_noise_alone_is_nothing() -> None:
