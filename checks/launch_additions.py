@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from infer_doctor.catalog.models import published as catalogued
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.facts.model_config import ModelConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_parts import DraftModel, LoraAdapters
 from infer_doctor.facts.model_support import ModelSupport
@@ -15,12 +16,11 @@ from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, flag, require_vllm, value_of, whole, word
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import require_config
+from infer_doctor.launch.model_judge import confidence, require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.models import hub
 from infer_doctor.registry import check
-from infer_doctor.units import plural
 
 POOLING = (
     "Model",
@@ -37,7 +37,11 @@ CHAT_OPTIONS = ("enable_auto_tool_choice", "tool_call_parser", "reasoning_parser
 
 @check("launch-pooling-model-chat", severity="warning", category="launch_argument", since="0.2")
 def pooling_model_chat(
-    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
 ) -> Iterator[Finding]:
     """A model for embeddings or scores is started as if it could chat.
 
@@ -58,7 +62,7 @@ def pooling_model_chat(
     chat = [name for name in CHAT_OPTIONS if name in options.given]
     if not asked and not chat:
         raise NotApplicable("the launch asks for no generation and no chat by name")
-    config = require_config(config, files)
+    config = require_config(config, files, published)
     names = read.architectures(config.values)
     kind = read.model_type(config.values) or ""
     pooling = bool(names) and all(name.endswith(POOLING) for name in names)
@@ -72,6 +76,7 @@ def pooling_model_chat(
     yield Finding(
         about="model",
         severity="error" if generate else None,
+        confidence=confidence(config),
         message=f"{', '.join(names) or kind} is a model for embeddings or scores, but the launch "
         f"says {', '.join(flag(options, name) for name in used)}",
         evidence=(*evidence(options, "model", *used), config.evidence("architectures")),
@@ -245,7 +250,12 @@ HEADS_ONLY = ("eagle", "eagle3", "medusa", "mtp", "mlp_speculator", "dflash")
 
 @check("launch-draft-vocabulary", severity="error", category="launch_argument", since="0.2")
 def draft_vocabulary(
-    launch: Launch, options: EngineOptions, config: ModelConfig, draft: DraftModel
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
+    draft: DraftModel,
 ) -> Iterator[Finding]:
     """The draft model of speculative decoding has another vocabulary than the model.
 
@@ -261,27 +271,35 @@ def draft_vocabulary(
     Manual: another draft model, of the same family.
     """
     require_vllm(options)
-    if draft.files.config is None:
+    config = require_config(config, files, published)
+    named = draft.files.origin == "named" and not draft.files.folder
+    other_config = catalogued(draft.files.model) if named else draft.files.config
+    if other_config is None:
         raise Unavailable(f"the draft model {draft.files.model} is not on this machine")
     spec = options.get("speculative_config")
     if isinstance(spec, Mapping) and spec.get("use_heterogeneous_vocab") is True:
         raise NotApplicable("use_heterogeneous_vocab allows another vocabulary")
-    names = " ".join(read.architectures(draft.files.config)).lower()
-    kind = (draft.method or read.model_type(draft.files.config) or "").lower()
+    names = " ".join(read.architectures(other_config)).lower()
+    kind = (draft.method or read.model_type(other_config) or "").lower()
     if any(word in kind or word in names for word in HEADS_ONLY):
         raise NotApplicable(f"{kind or names} heads have tables of their own")
-    own, other = read.size(config.values, "vocabulary"), read.size(draft.files.config, "vocabulary")
+    own, other = read.size(config.values, "vocabulary"), read.size(other_config, "vocabulary")
     if own is None or other is None:
         raise Unavailable("a config.json does not say the size of its vocabulary")
     if own == other:
         return
     yield Finding(
         about="draft model",
-        message=f"the draft model {draft.files.model} has {plural(other, 'token')}, the model {own}",
+        confidence="likely" if named else confidence(config),
+        message=f"the draft model {draft.files.model} has a vocabulary of {other:,}, the model one of "
+        f"{own:,}",
         evidence=(
             *evidence(options, "speculative_config", "spec_model"),
             config.evidence("vocab_size"),
-            Evidence(source=draft.files.path_of("config.json"), excerpt=f"vocab_size {other}"),
+            Evidence(
+                source=draft.files.model if named else draft.files.path_of("config.json"),
+                excerpt=f"vocab_size {other}",
+            ),
         ),
         fixes=(advise("use-other-draft", f"Use a draft model with {own} tokens"),),
     )

@@ -260,8 +260,8 @@ def model_unnamed(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         secret = name == "api_key"
         yield Finding(
             about=option.flag,
-            message=f"{option.flag} takes {'a second key' if secret else last}: the model after it "
-            f"belongs to it, and the engine loads {DEFAULT_MODEL}",
+            message=f"{'the model' if secret else last} is taken for one more value, and the engine "
+            f"loads {DEFAULT_MODEL}: it stands behind {option.flag}",
             evidence=(
                 Evidence(
                     source=option.place.file,

@@ -11,7 +11,7 @@ from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
 from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.fixes.models import advise, change_option, change_variable, drop_option
 from infer_doctor.host import Unavailable
@@ -27,7 +27,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import quantization_of, require_config
+from infer_doctor.launch.model_judge import confidence, quantization_of, require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -72,6 +72,7 @@ def attention_backend_refused(
     options: EngineOptions,
     files: ModelFiles | None,
     config: ModelConfig | None,
+    published: PublishedConfig | None,
     capabilities: GpuCapabilities | None,
     chosen: ChosenGpus | None,
     environ: Environ | None,
@@ -99,7 +100,7 @@ def attention_backend_refused(
     backend = catalog.BACKENDS.get(name)
     if backend is None:
         raise Unavailable(f"what the backend {name} takes is not catalogued")
-    config = require_config(config, files)
+    config = require_config(config, files, published)
     have = None
     if is_here(launch) and capabilities is not None:
         have = weakest(capabilities, chosen)
@@ -120,7 +121,7 @@ def attention_backend_refused(
     )
     yield Finding(
         about=BACKEND,
-        confidence="certain" if version_of(options) == EXACT else "likely",
+        confidence=confidence(config) if version_of(options) == EXACT else "likely",
         message=f"{name} does not take this launch: {'; '.join(reasons)}",
         evidence=(
             *where,
@@ -172,6 +173,7 @@ def kv_cache_dtype_refused(
     options: EngineOptions,
     files: ModelFiles | None,
     config: ModelConfig | None,
+    published: PublishedConfig | None,
     capabilities: GpuCapabilities | None,
     chosen: ChosenGpus | None,
 ) -> Iterator[Finding]:
@@ -197,7 +199,7 @@ def kv_cache_dtype_refused(
     if dtype is None or dtype == "auto":
         raise NotApplicable("the KV cache has the dtype of the model")
     if dtype in NVFP4:
-        config = require_config(config, files)
+        config = require_config(config, files, published)
     fix = change_option(
         launch, options, name, "auto", why="the cache then holds half as many tokens"
     )
@@ -211,7 +213,7 @@ def kv_cache_dtype_refused(
         )
         return
     if dtype == "fp8_e5m2":
-        method = method_of(quantization_of(files, require_config(config, files)))
+        method = method_of(quantization_of(files, require_config(config, files, published)))
         if method in ("fp8", "modelopt"):
             yield Finding(
                 about=name,
@@ -251,7 +253,11 @@ SCALES = ("k_scale", "v_scale", "kv_scale", "k_proj.output_scale", "v_proj.outpu
 
 @check("launch-kv-cache-unscaled", severity="warning", category="quality", since="0.2")
 def kv_cache_unscaled(
-    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
 ) -> Iterator[Finding]:
     """The KV cache is kept in fp8, and the checkpoint has no scales for it.
 
@@ -274,19 +280,40 @@ def kv_cache_unscaled(
     dtype = word(options, name)
     if dtype not in ("fp8", "fp8_e4m3", "fp8_inc"):
         raise NotApplicable("the KV cache is not kept in fp8 with scales")
-    config = require_config(config, files)
-    if files is None:
-        raise Unavailable("the files of the model are not known")
+    config = require_config(config, files, published)
     if options.get("calculate_kv_scales") is True or read.is_mla(config.values):
         raise NotApplicable("the scales do not come from the checkpoint")
     own = config.values.get("quantization_config")
-    found = own if isinstance(own, Mapping) else files.quantization or {}
+    of_files = files.quantization if files is not None else None
+    found = own if isinstance(own, Mapping) else of_files or {}
     inner = found.get("quantization")
     parts = (found, inner if isinstance(inner, Mapping) else {})
     if any(part.get("kv_cache_scheme") or part.get("kv_cache_quant_algo") for part in parts):
         return
-    if not files.tensors:
-        raise Unavailable(f"the tensors of {files.model} were not read")
+    fixes = (
+        change_option(
+            launch, options, name, "auto", why="the cache then holds half as many tokens"
+        ),
+        advise(
+            "use-scaled-checkpoint",
+            "Or serve a checkpoint that was calibrated for an fp8 cache",
+        ),
+    )
+    if isinstance(config, PublishedConfig) and not found:
+        yield Finding(
+            about=name,
+            confidence="likely",
+            message=f"{setting(options, name, dtype)}, but a checkpoint that is not quantised has no "
+            "scales for it: the engine takes 1.0",
+            evidence=(
+                *evidence(options, name),
+                Evidence(source=config.source, excerpt="no quantization_config"),
+            ),
+            fixes=fixes,
+        )
+        return
+    if files is None or not files.tensors:
+        raise Unavailable("the tensors of the checkpoint were not read")
     if any(tensor.name.endswith(SCALES) for tensor in files.tensors):
         return
     yield Finding(
@@ -297,13 +324,5 @@ def kv_cache_unscaled(
             *evidence(options, name),
             Evidence(source=files.path_of(files.tensors[0].file), excerpt="no k_scale, no v_scale"),
         ),
-        fixes=(
-            change_option(
-                launch, options, name, "auto", why="the cache then holds half as many tokens"
-            ),
-            advise(
-                "use-scaled-checkpoint",
-                "Or serve a checkpoint that was calibrated for an fp8 cache",
-            ),
-        ),
+        fixes=fixes,
     )

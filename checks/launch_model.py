@@ -99,7 +99,12 @@ def context_too_long(
 
 @check("launch-architecture-unknown", severity="error", category="model_files", since="0.2")
 def architecture_unknown(
-    launch: Launch, options: EngineOptions, config: ModelConfig, support: ModelSupport
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
+    support: ModelSupport,
 ) -> Iterator[Finding]:
     """The engine has no implementation of this model.
 
@@ -124,6 +129,7 @@ def architecture_unknown(
     names = support.architectures
     if not names or support.known:
         return
+    config = require_config(config, files, published)
     where = (
         config.evidence("architectures"),
         Evidence(source=support.source, excerpt=f"no {names[0]}"),
@@ -145,6 +151,7 @@ def architecture_unknown(
         last = support.removed[name]
         yield Finding(
             about=name,
+            confidence=confidence(config),
             message=f"{name} was part of vLLM until {last}; {version} has it no more",
             evidence=where,
             fixes=(
@@ -179,7 +186,7 @@ def architecture_unknown(
         return
     yield Finding(
         about=name,
-        confidence="certain" if support.basis == "installed source" else "likely",
+        confidence=confidence(config) if support.basis == "installed source" else "likely",
         message=f"vLLM {version} knows no {name}"
         f"{', nor does its transformers ' + support.transformers if support.transformers else ''}",
         evidence=where,

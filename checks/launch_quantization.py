@@ -11,7 +11,7 @@ from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.environment import Distributions
 from infer_doctor.facts.gpu import GpuCapabilities
-from infer_doctor.facts.model_config import ModelConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
@@ -26,7 +26,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import require_config
+from infer_doctor.launch.model_judge import confidence, require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -38,15 +38,19 @@ NO_HALF = ("gemma2", "gemma3", "gemma3_text", "plamo2", "glm4")
 """Model types that are unstable in float16 (_FLOAT16_NOT_SUPPORTED_MODELS of vllm/config/model.py)."""
 
 
-def checkpoint(files: ModelFiles, config: ModelConfig) -> Mapping[str, object] | None:
+def checkpoint(files: ModelFiles | None, config: ModelConfig) -> Mapping[str, object] | None:
     """How the checkpoint is quantised; --hf-overrides may say it too."""
     own = config.values.get("quantization_config")
-    return own if isinstance(own, Mapping) else files.quantization
+    if isinstance(own, Mapping):
+        return own
+    return files.quantization if files is not None else None
 
 
-def evidence_of(files: ModelFiles, method: str | None) -> Evidence:
+def evidence_of(files: ModelFiles | None, config: ModelConfig, method: str | None) -> Evidence:
     """What the checkpoint says of itself."""
-    source = files.path_of(files.quantization_source or "config.json")
+    source = config.source
+    if files is not None and files.quantization_source:
+        source = files.path_of(files.quantization_source)
     return Evidence(
         source=source, excerpt=f"quant_method {method}" if method else "no quantization_config"
     )
@@ -127,7 +131,11 @@ def _instead(
 
 @check("launch-quantization-mismatch", severity="error", category="quantization", since="0.2")
 def quantization_mismatch(
-    launch: Launch, options: EngineOptions, files: ModelFiles | None, config: ModelConfig | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
 ) -> Iterator[Finding]:
     """The launch asks for another quantization than the checkpoint has.
 
@@ -148,13 +156,11 @@ def quantization_mismatch(
     asked = word(options, METHOD)
     if asked is None or asked in ("none", "null") or asked in catalog.ANY:
         raise NotApplicable("no quantization is asked for")
-    config = require_config(config, files)
-    if files is None:
-        raise Unavailable("the files of the model are not known")
+    config = require_config(config, files, published)
     found = checkpoint(files, config)
     method = catalog.method_of(found)
     if method is None:
-        if found and files.quantization_source != "config.json":
+        if found and (files is None or files.quantization_source != "config.json"):
             return
         if asked in catalog.ONLINE or asked not in catalog.ALIASES:
             return
@@ -167,9 +173,9 @@ def quantization_mismatch(
         )
     yield Finding(
         about=METHOD,
-        confidence="certain" if method is None or method in catalog.ALIASES else "likely",
+        confidence=confidence(config) if method is None or method in catalog.ALIASES else "likely",
         message=message,
-        evidence=(*evidence(options, METHOD), evidence_of(files, method)),
+        evidence=(*evidence(options, METHOD), evidence_of(files, config, method)),
         fixes=(drop_option(launch, options, METHOD),) if METHOD in options.given else (),
     )
 
@@ -227,8 +233,9 @@ def quantization_online(
 def quantization_gpu(
     launch: Launch,
     options: EngineOptions,
-    files: ModelFiles,
-    config: ModelConfig,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
     capabilities: GpuCapabilities,
     chosen: ChosenGpus | None,
 ) -> Iterator[Finding]:
@@ -248,6 +255,7 @@ def quantization_gpu(
     """
     require_vllm(options)
     require_here(launch, "the GPUs")
+    config = require_config(config, files, published)
     found = checkpoint(files, config)
     method = word(options, METHOD) or catalog.method_of(found)
     if method is None:
@@ -258,12 +266,13 @@ def quantization_gpu(
     have = weakest(capabilities, chosen)
     proof = (
         *evidence(options, METHOD),
-        evidence_of(files, catalog.method_of(found)),
+        evidence_of(files, config, catalog.method_of(found)),
         Evidence(source=capabilities.source, excerpt=f"compute capability {written(have)}"),
     )
     if least is not None and have < least:
         yield Finding(
             about=METHOD,
+            confidence=confidence(config),
             message=f"{method} needs compute capability {written(least)}, a GPU here has "
             f"{written(have)}",
             evidence=proof,
@@ -282,6 +291,7 @@ def quantization_gpu(
     yield Finding(
         about=METHOD,
         severity="info",
+        confidence=confidence(config),
         message=f"{form} weights are computed in 16 bits here: {form} units begin with compute "
         f"capability {written(wanted)}, a GPU here has {written(have)}",
         evidence=proof,
@@ -292,8 +302,9 @@ def quantization_gpu(
 def dtype_unsupported(
     launch: Launch,
     options: EngineOptions,
-    files: ModelFiles,
-    config: ModelConfig,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
     capabilities: GpuCapabilities | None,
     chosen: ChosenGpus | None,
 ) -> Iterator[Finding]:
@@ -315,6 +326,8 @@ def dtype_unsupported(
     Safe: another dtype in the launch; float16 has a smaller range than bfloat16.
     """
     require_vllm(options)
+    config = require_config(config, files, published)
+    sure = confidence(config)
     asked = word(options, "dtype") or "auto"
     dtype = read.dtype(config.values) if asked == "auto" else asked
     dtype = {"half": "float16", "float": "float32"}.get(dtype or "", dtype)
@@ -327,7 +340,7 @@ def dtype_unsupported(
 
     def finding(message: str, better: str | None) -> Finding:
         fixes = (change_option(launch, options, "dtype", better),) if better else ()
-        return Finding(about="dtype", message=message, evidence=where, fixes=fixes)
+        return Finding(about="dtype", message=message, confidence=sure, evidence=where, fixes=fixes)
 
     weak = None
     if dtype == "bfloat16":
@@ -343,7 +356,7 @@ def dtype_unsupported(
             about="dtype",
             category="dtype_bf16",
             severity=None if asked == "bfloat16" or better is None else "info",
-            confidence="certain" if asked == "bfloat16" else "likely",
+            confidence=sure if asked == "bfloat16" else "likely",
             message=f"bfloat16 needs compute capability 8.0, a GPU here has {written(weak)}"
             + (f"; {kind} does not work in float16 either" if kind in NO_HALF else "")
             + ("; newer versions take float16 by themselves" if better and asked == "auto" else ""),

@@ -87,6 +87,20 @@ def _speculative_without_method(values: Values) -> str | None:
     return "--speculative-config has num_speculative_tokens, but neither model nor method"
 
 
+COUNTED = ("ngram", "draft_model", "eagle", "eagle3")
+"""Methods whose draft has no n_predict of its own in its config.json."""
+
+
+def _speculative_without_count(values: Values) -> str | None:
+    inner = values.get("speculative_config")
+    if not isinstance(inner, dict) or inner.get("method") not in COUNTED:
+        return None
+    elsewhere = any(values.get(name) is not None for name in ("spec_tokens", "spec_method"))
+    if inner.get("num_speculative_tokens") is not None or elsewhere:
+        return None
+    return f"--speculative-config has the method {inner['method']}, but no num_speculative_tokens"
+
+
 def _speculative_parallel(values: Values) -> str | None:
     inner = values.get("speculative_config")
     if not isinstance(inner, dict) or "tensor_parallel_size" not in inner:
@@ -251,6 +265,15 @@ RULES: tuple[Rule, ...] = (
         options=("speculative_config",),
         test=_speculative_without_method,
         effect="refuses to start: nothing can guess the tokens",
+        since="0.8.3",
+        source="config/speculative.py",
+        cure="none",
+    ),
+    Rule(
+        name="speculative-without-count",
+        options=("speculative_config",),
+        test=_speculative_without_count,
+        effect='refuses to start: "num_speculative_tokens must be provided with speculative model"',
         since="0.8.3",
         source="config/speculative.py",
         cure="none",

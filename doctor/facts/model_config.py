@@ -82,6 +82,24 @@ def _overrides(options: EngineOptions) -> Mapping[str, Any]:
     return overrides if isinstance(overrides, Mapping) else {}
 
 
+def known_config(
+    config: ModelConfig | None,
+    files: ModelFiles | None,
+    published: PublishedConfig | None,
+) -> ModelConfig:
+    """The model's own configuration; raises Unavailable.
+
+    The published one stands in for a model that is not here, never for one that cannot be read.
+    """
+    if config is not None:
+        return config
+    if published is not None and (files is None or (files.origin == "named" and not files.folder)):
+        return published
+    if files is None:
+        raise Unavailable("the files of the model are not known")
+    raise Unavailable(files.gaps[0] if files.gaps else why_not(files))
+
+
 def why_not(files: ModelFiles) -> str:
     """Why there is no config.json to read."""
     if files.origin == "named":

@@ -9,7 +9,8 @@ from infer_doctor.catalog import architectures as catalog
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.environment import Distributions, Interpreter, package_folder
-from infer_doctor.facts.model_config import ModelConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
+from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.launch.model import Launch
@@ -84,7 +85,9 @@ def model_support(
     host: Host,
     launch: Launch,
     options: EngineOptions,
-    config: ModelConfig,
+    files: ModelFiles | None,
+    config: ModelConfig | None,
+    published: PublishedConfig | None,
     engine: EngineFact | None,
     interpreter: Interpreter | None,
     distributions: Distributions | None,
@@ -92,6 +95,7 @@ def model_support(
     """The installed engine for a launch here, else the catalogue by the version asked for."""
     if options.engine != "vllm":
         raise Unavailable(f"which models {options.engine} knows is not catalogued")
+    config = known_config(config, files, published)
     written = read.architectures(config.values)[:ARCHITECTURES]
     names = tuple(name for name in written if NAME.fullmatch(name))
     kind = read.model_type(config.values)

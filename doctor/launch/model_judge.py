@@ -8,7 +8,7 @@ from typing import Any
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, why_not
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
 from infer_doctor.facts.model_files import ModelFiles, launch_variables
 from infer_doctor.fixes.models import advise, fetch_again
 from infer_doctor.host import Unavailable
@@ -76,17 +76,8 @@ def require_config(
     files: ModelFiles | None,
     published: PublishedConfig | None = None,
 ) -> ModelConfig:
-    """For checks that do not apply to most launches: config.json is only missed where it is needed.
-
-    The published one stands in for a model that is not here, never for one that cannot be read.
-    """
-    if config is not None:
-        return config
-    if published is not None and (files is None or (files.origin == "named" and not files.folder)):
-        return published
-    if files is None:
-        raise Unavailable("the files of the model are not known")
-    raise Unavailable(files.gaps[0] if files.gaps else why_not(files))
+    """For checks that do not apply to most launches: config.json is only missed where it is needed."""
+    return known_config(config, files, published)
 
 
 def confidence(config: ModelConfig) -> Confidence:

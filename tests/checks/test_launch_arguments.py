@@ -102,12 +102,12 @@ def test_what_is_known_of_another_version_is_likely() -> None:
 
 def test_the_list_swallows_the_model() -> None:
     (finding,) = result(model_unnamed, "vllm serve --api-key sk-1 org/model").findings
-    assert "a second key" in finding.message
+    assert finding.message.endswith("it stands behind --api-key")  # no word for the masks to eat
     assert "sk-1" not in finding.message
     (finding,) = result(
         model_unnamed, "vllm serve --served-model-name chat org/model", "0.12.0"
     ).findings
-    assert "takes org/model" in finding.message
+    assert finding.message.startswith("org/model is taken for one more value")
 
 
 def test_the_module_ignores_a_word() -> None:

@@ -258,3 +258,12 @@ def test_variables_that_are_no_slip_of_the_pen(name: str, told: bool) -> None:
     table = vllm_table(launch, None, None, EngineQuestion(name="vllm", version="0.29.0"))
     options = engine_options(launch, table)
     assert len(found(variable_unread, [launch, options, table])) == told
+
+
+def test_a_method_without_a_number_of_tokens() -> None:
+    (finding,) = found(argument_conflict, script("vllm serve m --speculative-config.method ngram"))
+    assert "no num_speculative_tokens" in finding.message
+    assert not found(
+        argument_conflict,
+        script("vllm serve m --speculative-config.method mtp"),  # the checkpoint says how many
+    )
