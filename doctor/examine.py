@@ -39,6 +39,7 @@ ONLY_GIVEN = {
     "ColdStart": "no log was given",
     "Serving": "no log was given",
     "Nodes": "one machine was examined",
+    "RayNode": "Ray was not asked",
     "Reach": "no server was asked",
     "Answers": "no server was asked",
     "Models": "no server was asked",
@@ -194,7 +195,7 @@ class _Parts:
         self._engine = engine
         self._online = online
         self._machines: list[Subject] = []
-        self._snapshots: dict[str, Snapshot] = {}
+        self._rows: dict[str, ReadNode] = {}
         self._free = False
         """Whether the machine that stands first has no launch yet."""
 
@@ -223,18 +224,18 @@ class _Parts:
                 self._registry,
                 snapshot=row.snapshot,
                 shared=shared,
-                given=[shared.one(question)],
+                given=[shared.one(question), *row.given],
                 deep=self._deep,
                 absent=ONLY_GIVEN,
                 replayed=True,
             )
             self._add(subject)
             self._machines.append(subject)
-            self._snapshots[subject.name] = row.snapshot
+            self._rows[subject.name] = row
 
     def cluster(self, given: Sequence[Launch]) -> None:
         """What is judged over all machines, when there are several."""
-        if not self._snapshots:
+        if not self._rows:
             return
         subject = Subject(CLUSTER, self._registry, host=None, unasked="told of each node")
         self._add(subject)
@@ -242,8 +243,9 @@ class _Parts:
             Node(
                 name=row.name,
                 get=row.get,
-                key=self._snapshots[row.name].key,
-                machine=self._snapshots[row.name].machine,
+                key=self._rows[row.name].snapshot.key,
+                machine=self._rows[row.name].snapshot.machine,
+                silence=self._rows[row.name].silence,
             )
             for row in self._machines
         )

@@ -62,6 +62,10 @@ class ReadNode:
 
     name: str
     snapshot: Snapshot
+    silence: str | None = None
+    """Why there is nothing in it."""
+    given: tuple[object, ...] = ()
+    """Facts that are not in the snapshot."""
 
 
 def read_nodes(paths: Sequence[str]) -> list[ReadNode]:

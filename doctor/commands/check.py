@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     help="Examine the machine of a snapshot; of several (--snapshot a.json b.json ..., or a folder) "
     "each machine, and how they differ.",
 )
+@option(
+    "--ray",
+    is_flag=False,
+    flag_value="auto",
+    metavar="[ADDRESS]",
+    help="Examine every node of a Ray cluster (default: the one that runs here).",
+)
 @option("--container", multiple=True, metavar="NAME", help="A container, as Docker sees it.")
 @option("--image", multiple=True, metavar="NAME", help="An image that Docker has.")
 @engine_option
@@ -61,6 +68,7 @@ def check(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     snapshot: str | None,
+    ray: str | None,
     container: tuple[str, ...],
     image: tuple[str, ...],
     engine: Any,
@@ -84,7 +92,12 @@ def check(
     started = time.monotonic()
     started_at = now()
     command = without_secrets(command)
-    cluster, snapshot, targets = machines_of(snapshot, targets)
+    if ray is not None and (snapshot or container or image):
+        raise click.UsageError("--ray stands alone: no snapshot, container or image beside it")
+    if ray is not None:
+        cluster = _ray_nodes(ray, timeout, command, python, deep, started_at)
+    else:
+        cluster, snapshot, targets = machines_of(snapshot, targets)
     found = found_of(targets)
     here = snapshot is None and not cluster and not any(row.machine for row in found)
     local = any(launch.machine == "local" for row in found for launch in row.launches)
@@ -125,6 +138,8 @@ def check(
     from infer_doctor.report import build
 
     required = {check.id for check in checks} if select else set()
+    if any(row.silence is not None for row in cluster):
+        required.add("cluster-node-silent")  # what nobody saw is no pass
     if any(row.log is not None for row in found):
         required.add("log-engine-failed")  # a cause that is not in the log is no pass
     report = build(
@@ -160,6 +175,28 @@ def _outside(
         return examination(registry, containers, images, host, timeout)
     except NoAnswer as error:
         raise click.ClickException(str(error)) from None
+
+
+def _ray_nodes(
+    address: str,
+    timeout: float,
+    command: Sequence[str],
+    python: str | None,
+    deep: bool,
+    started_at: str,
+) -> list[Any]:
+    """The nodes of a Ray cluster; who is who is said on standard error, not in the report."""
+    from infer_doctor.cluster.rays import NoRay, ask
+
+    try:
+        found = ask(
+            address, timeout, command=command, python=python, deep=deep, created_at=started_at
+        )
+    except NoRay as error:
+        raise click.ClickException(str(error)) from None
+    for line in found.people:
+        click.echo(line, err=True)
+    return list(found.nodes)
 
 
 def machines_of(

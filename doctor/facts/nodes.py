@@ -24,6 +24,9 @@ class Node:
     key: str | None = None
     """The mark of the key of its masks; None where nothing is masked or each file masks alone."""
     machine: str | None = None
+    """The mark of its running kernel."""
+    silence: str | None = None
+    """Why nothing is known of it: it hung, died or was dead."""
 
     def fact(self, kind: type[F]) -> F | None:
         """The fact where there is one."""

@@ -23,6 +23,7 @@ from infer_doctor.checks.cluster_network import (
     subnet_differs,
     variable_differs,
 )
+from infer_doctor.checks.cluster_ray import node_silent, ray_gpus_differ, ray_placement
 from infer_doctor.checks.cluster_versions import (
     driver_differs,
     engine_differs,
@@ -49,6 +50,7 @@ from infer_doctor.facts.network import (
     OwnName,
 )
 from infer_doctor.facts.nodes import Nodes
+from infer_doctor.facts.ray import RayNode
 from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.launch.command import read as launch_of
 from infer_doctor.launch.model import Launch, Place
@@ -179,6 +181,10 @@ def model(*names: str, config: dict[str, Any] | None = None, size: int = 4096) -
     )
 
 
+def ray_node(gpus: float) -> RayNode:
+    return RayNode(id="3f2a", alive=True, gpus=gpus)
+
+
 def launch(*words: str) -> Launch:
     found = launch_of(["vllm", "serve", "m", *words])
     assert found is not None
@@ -303,6 +309,48 @@ class TestContract:
         good = OwnName(listed=(), addresses=("10.0.0.1",), error=None)
         bad = OwnName(listed=("127.0.1.1",), addresses=("127.0.1.1",), error=None)
         contract(name_loopback, fires=[alike(good, odd=bad)], passes=[alike(good)])
+
+    def test_gpus_of_ray(self) -> None:
+        has = (ray_node(2), gpus("H200", "H200"))
+        fires = alike(*has, odd=(ray_node(0), gpus("H200", "H200")))
+        contract(ray_gpus_differ, fires=[fires], passes=[alike(*has)])
+
+    def test_silence(self) -> None:
+        dead = node("c", RayNode(id="1", alive=False, gpus=0), silence="Ray lists it as dead")
+        seen = (node("a", ray_node(1)), node("b", ray_node(1)))
+        contract(node_silent, fires=[nodes(*seen, dead)], passes=[nodes(*seen)])
+
+    def test_placement_in_ray(self) -> None:
+        row = (ray_node(2), options(tensor_parallel_size=2, pipeline_parallel_size=2))
+        two, one = alike(*row, count=2), alike(*row, count=1)
+        contract(ray_placement, fires=[one, launch()], passes=[two, launch()])
+
+
+class TestRay:
+    def test_a_gpu_that_does_not_exist_is_worse_than_one_kept_back(self) -> None:
+        more = examine(ray_gpus_differ, alike(ray_node(2), gpus("H200"), count=2))
+        fewer = examine(ray_gpus_differ, alike(ray_node(1), gpus("H200", "H200"), count=2))
+        assert more.findings[0].severity == "error"
+        assert fewer.findings[0].severity == "warning"
+
+    def test_a_group_that_spans_nodes(self) -> None:
+        rows = alike(ray_node(2), options(tensor_parallel_size=4), count=2)
+        result = examine(ray_placement, rows, launch())
+        assert result.findings[0].severity == "warning"
+        assert result.findings[0].fixes[0].title == (
+            "Start with --tensor-parallel-size 2 and --pipeline-parallel-size 2"
+        )
+
+    def test_snapshots_without_ray(self) -> None:
+        without = proven(RayNode, "Ray was not asked")
+        rows = nodes(node("a", without, gpus("H200")), node("b", without, gpus("H200")))
+        assert examine(ray_gpus_differ, rows).outcome == "not_applicable"
+
+    def test_silence_is_never_a_pass(self) -> None:
+        rows = nodes(node("a"), node("b", silence="no answer within 18 s"))
+        result = examine(node_silent, rows)
+        assert (result.outcome, result.reason) == ("blocked", "b: no answer within 18 s")
+        assert examine(node_silent, nodes(node("a"), node("b"))).outcome == "passed"
 
 
 class TestWords:

@@ -1,0 +1,133 @@
+"""The driver of `check --ray`, a process of its own: `python -m infer_doctor.cluster.ray_driver`.
+
+Settings as JSON on standard input; a line of JSON for the list of nodes, then one for each that
+answered, as it answers. Ray's own output goes to standard error. It may hang at any point and is killed
+then: `cluster/rays.py` has what came until then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from importlib.util import find_spec
+from typing import Any
+
+SHIPPED = ("pynvml", "packaging")
+"""What the doctor imports of others to look at a machine."""
+
+KEEP_DEVICES = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+}
+"""Else Ray empties CUDA_VISIBLE_DEVICES for a task that asks for no GPU, and that would be judged."""
+
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def take(settings: dict[str, Any]) -> str:
+    """On a node: the text of its snapshot."""
+    from infer_doctor.cluster.node import snapshot_of_this_node
+
+    return snapshot_of_this_node(settings)
+
+
+def ship(folder: str) -> None:
+    """This very infer-doctor and what it needs, as a folder that the tasks import from."""
+    import infer_doctor
+    from infer_doctor import checks, fixes
+
+    package = os.path.join(folder, "infer_doctor")
+    shutil.copytree(os.path.dirname(infer_doctor.__file__), package, ignore=LEFT_OUT)
+    for part in (checks, fixes):
+        target = os.path.join(package, part.__name__.rpartition(".")[2])
+        if not os.path.isdir(target):  # an editable installation maps folders of other places
+            shutil.copytree(os.path.dirname(str(part.__file__)), target, ignore=LEFT_OUT)
+    for name in SHIPPED:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        if spec.submodule_search_locations:
+            source = os.path.dirname(spec.origin)
+            shutil.copytree(source, os.path.join(folder, name), ignore=LEFT_OUT)
+        else:
+            shutil.copy(spec.origin, folder)
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what Ray prints is not an answer
+
+    def say(**values: Any) -> None:
+        answers.write(json.dumps(values) + "\n")
+        answers.flush()
+
+    settings: dict[str, Any] = json.loads(sys.stdin.readline())
+    ended = time.monotonic() + settings["limit_s"]
+    try:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    except ImportError as error:
+        say(failed=f"{sys.executable} cannot import Ray: {error}")
+        return
+    os.environ["RAY_DEDUP_LOGS"] = "0"
+    ship(settings["folder"])
+    try:
+        ray.init(
+            address=settings["address"],
+            logging_level="ERROR",
+            log_to_driver=False,
+            runtime_env={"working_dir": settings["folder"], "env_vars": KEEP_DEVICES},
+        )
+    except Exception as error:
+        say(failed=f"Ray at {settings['address']}: {type(error).__name__}: {error}")
+        return
+    rows = ray.nodes()
+    say(nodes=[_node(row) for row in rows], version=ray.__version__)
+    task = ray.remote(num_cpus=0, max_retries=0)(take)
+    waiting = {}
+    for row in rows:
+        if row["Alive"]:
+            place = NodeAffinitySchedulingStrategy(row["NodeID"], soft=False)
+            left = max(2.0, (ended - time.monotonic()) * settings["share"])
+            own = {**settings, "limit_s": left}
+            waiting[task.options(scheduling_strategy=place).remote(own)] = row["NodeID"]
+    while waiting and time.monotonic() < ended:
+        done, _ = ray.wait(list(waiting), num_returns=1, timeout=0.5)
+        for reference in done:
+            node = waiting.pop(reference)
+            try:
+                say(node=node, snapshot=ray.get(reference))
+            except Exception as error:
+                say(node=node, error=_words(error))
+    say(ended=True)
+    with contextlib.suppress(Exception):
+        ray.shutdown()
+
+
+def _node(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row["NodeID"],
+        "alive": bool(row["Alive"]),
+        "host": row.get("NodeManagerHostname") or row.get("NodeManagerAddress") or "",
+        "address": row.get("NodeManagerAddress") or "",
+        "resources": {
+            name: amount
+            for name, amount in (row.get("Resources") or {}).items()
+            if isinstance(amount, (int, float)) and not name.startswith("node:")
+        },
+    }
+
+
+def _words(error: BaseException) -> str:
+    """The kind of a failure and its first words: Ray's texts are pages."""
+    cause = getattr(error, "cause", None) or error
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    return f"{type(cause).__name__}: {lines[0][:200] if lines else 'no words'}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""`check --ray` on a real Ray cluster of four nodes: a difference, a node that hangs, one that dies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import ray_cluster
+from ray_cluster import Rig
+
+from infer_doctor.cli import run
+
+LIMIT_S = 45
+PLANTED, HANGS, DIES = 1, 2, 3
+
+needs_ray = [
+    pytest.mark.ray,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra `ray`)"),
+]
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    with ray_cluster.running(PLANTED) as started:
+        yield started
+
+
+def checked(rig: Rig, *words: str) -> tuple[int, dict[str, Any], float]:
+    """The exit status, the report and the seconds of a run."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "infer_doctor", "check", "--ray", rig.address]
+    command += ["--timeout", str(LIMIT_S), "--format", "json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout), time.monotonic() - began
+
+
+def rows(report: dict[str, Any], check: str) -> list[dict[str, Any]]:
+    return [row for row in report["results"] if row["check"] == check]
+
+
+class TestRay:
+    pytestmark = needs_ray
+
+    def test_the_node_with_another_variable_is_named(self, rig: Rig) -> None:
+        _, report, _ = checked(rig)
+        (row,) = rows(report, "cluster-node-silent")
+        assert row["outcome"] == "passed", row["reason"]
+        (row,) = rows(report, "cluster-variable-differs")
+        (finding,) = row["findings"]
+        assert finding["message"].startswith(
+            f"NCCL_ALGO is Tree on {rig.name(PLANTED)}; not set on "
+        )
+        assert {row["subject"] for row in report["results"]} == {
+            "cluster",
+            *(rig.name(number) for number in range(4)),
+        }
+
+    def test_more_ranks_than_gpus_of_ray(self, rig: Rig) -> None:
+        words = ("--select", "cluster-ray-*", "--engine", "vllm==0.26.0")
+        code, report, _ = checked(rig, *words, "--", "vllm", "serve", "m", "-tp", "4", "-pp", "2")
+        (row,) = rows(report, "cluster-ray-placement")
+        assert code == 1
+        assert row["findings"][0]["message"] == (
+            "tensor 4 x pipeline 2 needs 8 GPUs; Ray gives out 0 on 4 nodes"
+        )
+
+    def test_a_node_that_hangs_and_one_that_dies_are_named(self, rig: Rig) -> None:
+        """The raylet of one is frozen before, that of the other killed while its task is on the way."""
+        rig.do("stop", HANGS)
+        threading.Timer(4, rig.do, ("kill", DIES)).start()
+        code, report, wall = checked(rig, "--fail-on", "error", "--ignore", "cluster-name-loopback")
+        assert wall < LIMIT_S + 10  # an unloaded machine needs no more than the limit
+        assert code == 3, "what nobody saw is no pass"
+        assert report["verdict"] == "unknown"
+        (row,) = rows(report, "cluster-node-silent")
+        assert row["outcome"] == "blocked"
+        assert f"{rig.name(HANGS)}: no answer within" in row["reason"]
+        assert rig.name(DIES) in row["reason"]
+        assert rig.name(0) not in row["reason"]
+        for number in (HANGS, DIES):
+            own = [row for row in report["results"] if row["subject"] == rig.name(number)]
+            assert not [row for row in own if row["outcome"] in ("passed", "failed", "crashed")]
+        (row,) = rows(report, "cluster-variable-differs")
+        assert rig.name(PLANTED) in row["findings"][0]["message"]
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without Ray, and without a cluster, one clear line."""
+    assert run(["check", "--ray", "127.0.0.1:1", "--timeout", "25"]) == 2
+    line = capsys.readouterr().err
+    assert "Ray" in line and len(line.splitlines()) == 1
