@@ -44,6 +44,10 @@ class Unknown:
     def __repr__(self) -> str:
         return f"Unknown({self.text!r})"
 
+    def __str__(self) -> str:
+        """As it is written in the file: messages say it so."""
+        return self.text
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Unknown) and other.text == self.text
 

@@ -321,6 +321,8 @@ def _of_call(
 
 def _text(keyword: Keyword) -> str:
     value = keyword.value
+    if isinstance(value, Unknown):
+        return value.text
     return value if isinstance(value, str) else repr(value)
 
 

@@ -267,3 +267,11 @@ def test_a_method_without_a_number_of_tokens() -> None:
         argument_conflict,
         script("vllm serve m --speculative-config.method mtp"),  # the checkpoint says how many
     )
+
+
+def test_what_is_not_known_is_said_as_it_is_written() -> None:
+    given = facts(
+        'import os\nfrom vllm import LLM\nLLM(os.environ["M"], quantization="fp8")\n', "a.py"
+    )
+    assert given[1].model.text == "os.environ['M']"
+    assert str(given[1].model.value) == "os.environ['M']"
