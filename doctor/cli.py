@@ -32,6 +32,7 @@ COMMANDS = (
     "list",
     "plan",
     "preflight",
+    "probe",
     "reproduce",
     "snapshot",
     "undo",

@@ -59,6 +59,10 @@ def render(report: Report, width: int = 80) -> list[Line]:
         from infer_doctor.render.bars import cold_starts
 
         lines += [Line(text) for text in cold_starts(report.measurements["cold_start"], width)]
+    if report.measurements and report.command == "probe":
+        from infer_doctor.render.server import lines as of_server
+
+        lines += [Line(text) for text in of_server(report.measurements, width)]
     lines += _rest(report, width)
     return [Line(plain(line.text), line.style) for line in lines]
 

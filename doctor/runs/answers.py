@@ -17,8 +17,8 @@ from infer_doctor.runs.prompts import Prompt
 from infer_doctor.runs.ramp import CONNECT_S, NoServer, model_of
 from infer_doctor.server.address import BadAddress, parse
 from infer_doctor.server.connect import Route, reach
-from infer_doctor.server.http import request
 from infer_doctor.server.key import BadKey, Key, find
+from infer_doctor.server.message import request
 from infer_doctor.server.sse import error_text
 
 TOP = 5

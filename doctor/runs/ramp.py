@@ -13,8 +13,9 @@ from infer_doctor.facts.run import Ramp, Step
 from infer_doctor.server import load, metrics
 from infer_doctor.server.address import BadAddress, parse
 from infer_doctor.server.connect import Route, reach
-from infer_doctor.server.http import BODY_LIMIT, request
+from infer_doctor.server.http import BODY_LIMIT
 from infer_doctor.server.key import BadKey, Key, find
+from infer_doctor.server.message import request
 from infer_doctor.server.metrics import Scrape
 
 LIMIT_S = 30.0

@@ -1,0 +1,267 @@
+"""What a server answers before it makes tokens: nothing, garbage, a gateway's error, a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.server import Answers, Exchange, ms
+from infer_doctor.fixes.server import (
+    follow_by_hand,
+    look_behind_gateway,
+    read_server_log,
+    restart_frontend,
+)
+from infer_doctor.fixes.server_way import ask_with_tls
+from infer_doctor.model import Finding
+from infer_doctor.registry import check
+
+BROKEN = {
+    "not-http": "answers something that is no HTTP",
+    "endless-headers": "sends headers without an end",
+    "too-large": "sends a body that is larger than any answer of an engine",
+    "bad-chunks": "breaks the form of its chunks",
+    "slow": "begins an answer and does not end it",
+    "truncated": "ends an answer in the middle",
+}
+LOST = ("closed", "reset", "refused", "tls")
+GATEWAY_STATUS = (502, 503, 504)
+
+LATE_MS = 3000.0
+"""No proxy that is in use gives up earlier; what ends earlier was refused or lost."""
+
+
+def _first(answers: Answers, *errors: str) -> Exchange | None:
+    return next((row for row in answers.exchanges if row.error in errors), None)
+
+
+def _proof(answers: Answers, row: Exchange) -> tuple[Exchange, ...]:
+    """The exchange and those of the same kind beside it, three at most."""
+    like = [one for one in answers.exchanges if one is not row and one.error == row.error]
+    return (row, *[one for one in like if one.status == row.status][:2])
+
+
+def from_gateway(answers: Answers, row: Exchange) -> bool:
+    """Whether what stands before the engine gave this answer and not the engine."""
+    return row.status in GATEWAY_STATUS and bool(answers.gateway) and row.server != "uvicorn"
+
+
+def gave_up(answers: Answers, row: Exchange) -> bool:
+    """Whether a proxy ended this request because the engine took too long for it.
+
+    vLLM sends the headers of a stream before its first token, so a proxy can only cut it.
+    """
+    if row.status == 504:
+        return True
+    late = row.total_ms is not None and row.total_ms >= LATE_MS
+    if not late or not answers.gateway:
+        return False
+    cut = row.name == "stream" and row.error in ("truncated", "closed", "reset")
+    return cut or (row.status == 502 and from_gateway(answers, row))
+
+
+@check("server-silent", severity="error", category="server_unreachable", since="0.2")
+def silent(answers: Answers) -> Iterator[Finding]:
+    """The server takes connections and answers nothing.
+
+    ## Why it matters
+    Clients connect at once and then wait for their whole read time-out. The kernel takes the
+    connections; the process itself is stopped, blocks its event loop, or waits for something.
+
+    ## How it decides
+    GET /health, /v1/models and /metrics, for none of which a token is made, brought no byte within
+    35 % of --timeout (3.5 of 10 s). On an idle vLLM each takes some milliseconds.
+
+    ## Fix safety
+    Manual: the server has to be started again.
+    """
+    light = answers.light
+    if not light or any(row.answered or row.error != "timeout" for row in light):
+        return
+    waited = max(row.total_ms or 0 for row in light)
+    yield Finding(
+        about=answers.url,
+        message=f"{answers.url} took the connection in {ms(answers.connect_ms)} and sent nothing for "
+        f"{ms(waited)}, not even for GET /health",
+        evidence=tuple(row.evidence for row in light),
+        fixes=(restart_frontend(answers.url),),
+    )
+
+
+@check("server-connection-lost", severity="error", category="server_unreachable", since="0.2")
+def connection_lost(answers: Answers) -> Iterator[Finding]:
+    """The server ends connections without an answer.
+
+    ## Why it matters
+    Clients see "connection reset by peer" or "server disconnected without sending a response", and
+    the log of the server has no line for it.
+
+    ## How it decides
+    A request was sent and the connection was closed or reset before the first byte. Reasons: the
+    process ends, a front end that is overloaded drops connections, a port of another protocol, TLS
+    where http:// was asked, or a mesh that wants mutual TLS.
+
+    ## Fix safety
+    Manual.
+    """
+    lost = [row for row in answers.exchanges if row.error in LOST and not gave_up(answers, row)]
+    if not lost:
+        return
+    row, count = lost[0], len(lost)
+    yield Finding(
+        about=answers.url,
+        message=f"{count} of {len(answers.exchanges)} requests to {answers.url} got no answer: "
+        f"{row.said or row.error}",
+        confidence="certain" if count > 1 else "likely",
+        evidence=tuple(one.evidence for one in _proof(answers, row)),
+        fixes=(read_server_log(answers.url),),
+    )
+
+
+@check("server-answer-broken", severity="error", category="server_unreachable", since="0.2")
+def answer_broken(answers: Answers) -> Iterator[Finding]:
+    """What comes back is no answer of an HTTP server that one could use.
+
+    ## Why it matters
+    Clients fail with protocol errors, or read for ever. It is another service at this port, https
+    asked as http, a proxy that cuts answers, or something hostile.
+
+    ## How it decides
+    RFC 9112, with bounds of the doctor's own: 64 KiB of headers, 4 MiB of body, 35 % of --timeout
+    for an answer without tokens. A server of an engine needs a hundredth of each.
+
+    ## Fix safety
+    Manual.
+    """
+    row = _first(answers, *BROKEN)
+    if row is None or row.name == "stream" or wants_tls(answers):
+        return
+    yield Finding(
+        about=answers.url,
+        message=f"{answers.url} {BROKEN[row.error]}: {row.said}",
+        evidence=tuple(one.evidence for one in _proof(answers, row)),
+        fixes=(look_behind_gateway(answers.gateway, answers.url),) if answers.gateway else (),
+    )
+
+
+def wants_tls(answers: Answers) -> Exchange | None:
+    """An alert of TLS (RFC 8446, section 5.1: type 21, version 3), or nginx's own words."""
+    for row in answers.light:
+        if row.error == "not-http" and row.said.startswith(("\\x15\\x03", "\\\\x15\\\\x03")):
+            return row
+        if row.status in (400, 497) and "https" in row.said.lower():
+            return row
+    return None
+
+
+@check("server-tls-wanted", severity="error", category="server_unreachable", since="0.2")
+def tls_wanted(answers: Answers) -> Iterator[Finding]:
+    """The port speaks TLS and was asked without.
+
+    ## Why it matters
+    Every request fails, with words that do not name the reason: garbage, a reset, or 400.
+
+    ## How it decides
+    The answer is an alert of TLS, or a 400 whose text names HTTPS, as nginx writes it.
+
+    ## Fix safety
+    Manual: the URL has to be changed.
+    """
+    row = wants_tls(answers)
+    if row is None:
+        return
+    yield Finding(
+        about=answers.url,
+        message=f"{answers.url} speaks TLS, and http:// was asked",
+        evidence=(row.evidence,),
+        fixes=(ask_with_tls(answers.url),),
+    )
+
+
+@check("server-gateway-failed", severity="error", category="proxy", since="0.2")
+def gateway_failed(answers: Answers) -> Iterator[Finding]:
+    """A proxy or gateway answers instead of the engine: 502, 503 or 504.
+
+    ## Why it matters
+    The proxy lives, the engine behind it does not answer it: not started, another port, crashed, or
+    not ready for the load balancer.
+
+    ## How it decides
+    GET requests, for which no token is made, come back with 502 (no connection to the engine), 503
+    (no engine is ready) or 504 (it does not answer), and the headers name a proxy (Server, Via). A
+    504 for requests with tokens only is server-proxy-timeout.
+
+    ## Fix safety
+    Manual.
+    """
+    row = next((one for one in answers.light if from_gateway(answers, one)), None)
+    if row is None:
+        return
+    means = {
+        502: "it gets no connection to the engine",
+        503: "it has no engine that is ready",
+        504: "the engine does not answer it",
+    }
+    yield Finding(
+        about=answers.url,
+        message=f"{answers.gateway} answers {row.status} for GET {row.path} after "
+        f"{ms(row.total_ms)}: {means[row.status or 502]}",
+        evidence=tuple(one.evidence for one in answers.light if from_gateway(answers, one)),
+        fixes=(look_behind_gateway(answers.gateway, answers.url),),
+    )
+
+
+@check("server-redirected", severity="error", category="proxy", since="0.2")
+def redirected(answers: Answers) -> Iterator[Finding]:
+    """The server sends clients to another address.
+
+    ## Why it matters
+    The OpenAI client follows and sends the body again, or turns a POST into a GET; most others fail.
+    A key that follows to another host is lost.
+
+    ## How it decides
+    Status 301, 302, 303, 307 or 308. The doctor follows none, so that a key reaches nobody who was
+    not named. A redirect to a login page is a gateway that wants another kind of authentication.
+
+    ## Fix safety
+    Manual.
+    """
+    rows = [row for row in answers.exchanges if row.status in (301, 302, 303, 307, 308)]
+    api = [row for row in rows if row.name != "health"]
+    if not api:
+        return
+    row = api[0]
+    yield Finding(
+        about=answers.url,
+        message=f"{row.method} {row.path} is sent to {row.location or 'nowhere'} ({row.status}); "
+        "it was not followed",
+        evidence=tuple(one.evidence for one in api[:3]),
+        fixes=(follow_by_hand(row.location),) if row.location else (),
+    )
+
+
+@check("server-health-failing", severity="error", category="engine_stalled", since="0.2")
+def health_failing(answers: Answers) -> Iterator[Finding]:
+    """The server itself says that it is not healthy.
+
+    ## Why it matters
+    vLLM answers 503 at /health when its engine process is dead; trtllm-serve when its executor is.
+    The platform will end the container.
+
+    ## How it decides
+    GET /health is 500 or more, and no gateway gave that answer.
+
+    ## Fix safety
+    Manual: the server has to be started again, after its log was kept.
+    """
+    row = answers.get("health")
+    if row is None or row.status is None or row.status < 500:
+        return
+    if from_gateway(answers, row):
+        raise NotApplicable(f"{answers.gateway} gave the answer")
+    yield Finding(
+        about=answers.url,
+        message=f"GET {row.path} is {row.status}: the server says that its engine is not alive",
+        evidence=(row.evidence,),
+        fixes=(read_server_log(answers.url, dead=True),),
+    )

@@ -1,0 +1,1 @@
+"""The client of a live server: address, connection, HTTP, metrics, load. It judges nothing."""

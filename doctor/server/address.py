@@ -1,0 +1,87 @@
+"""Where a server is, out of the URL that was given; never another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+API = "/v1"
+PORTS = {"http": 80, "https": 443}
+
+
+class BadAddress(Exception):
+    """The URL cannot be asked; the text says why, without the URL's own secrets."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """`root` is the path before /v1 ("" or "/llm"); `api` the path under which the API is asked."""
+
+    scheme: str
+    host: str
+    port: int
+    root: str
+    api: str
+    given: str
+    """The path as it was given."""
+
+    @property
+    def authority(self) -> str:
+        """host or host:port, as in a URL."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == PORTS[self.scheme] else f"{name}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Without query, fragment and credentials."""
+        return f"{self.scheme}://{self.authority}{self.root}"
+
+
+def is_url(text: str) -> bool:
+    """Whether a target is an address and no file."""
+    return text.lower().startswith(("http://", "https://"))
+
+
+def parse(text: str) -> Address:
+    """The address of a URL such as http://host:8000, .../v1 or .../v1/chat/completions."""
+    if any(character.isspace() or not character.isprintable() for character in text):
+        raise BadAddress("the URL holds a blank or a control character")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise BadAddress(f"the URL cannot be read: {error}") from None
+    scheme = parts.scheme.lower()
+    if scheme not in PORTS:
+        raise BadAddress("the URL must begin with http:// or https://")
+    if parts.username is not None or parts.password is not None:
+        raise BadAddress(
+            "a password in a URL is seen by every user of this machine; use --key-file FILE or a "
+            "variable such as VLLM_API_KEY"
+        )
+    if not parts.hostname:
+        raise BadAddress("the URL names no host")
+    if port == 0:
+        raise BadAddress("port 0 cannot be asked")
+    path = parts.path.rstrip("/")
+    place = f"{path}/".find(f"{API}/")
+    root = path if place < 0 else path[:place]
+    if path.endswith("/metrics"):
+        root = path.removesuffix("/metrics")
+    return Address(
+        scheme=scheme,
+        host=_ascii(parts.hostname),
+        port=port or PORTS[scheme],
+        root=root,
+        api=root + API,
+        given=path,
+    )
+
+
+def _ascii(host: str) -> str:
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise BadAddress("the host of the URL is no name") from None

@@ -1,0 +1,113 @@
+"""What the engine's own numbers say."""
+
+from __future__ import annotations
+
+import pytest
+from server_facts import STALE, answers, metrics, row, state, streamed
+
+from infer_doctor.checks.server_engine import (
+    engine_asleep,
+    engine_stalled,
+    first_token_slow,
+    kv_full,
+    queueing,
+    token_missing,
+)
+from infer_doctor.checks.server_frontend import frontend
+from infer_doctor.facts.server import EngineState, Pace, ServerMetrics
+from infer_doctor.testing import contract, examine
+
+BUSY = state(running=2.0)
+SLOW = answers(*(row(name, total_ms=900.0) for name in ("health", "models", "metrics")))
+QUEUED = {"ttft": Pace(count=10, total=30.0), "queue": Pace(count=10, total=28.0)}
+PREFILL = {
+    "ttft": Pace(count=3, total=9.0),
+    "queue": Pace(count=3, total=0.1),
+    "itl": Pace(count=90, total=1.8),
+    "prefill": Pace(count=3, total=8.5),
+}
+WORKED = {name: Pace(count=3, total=0.02) for name in ("queue", "prefill", "decode")}
+
+
+def test_contracts() -> None:
+    contract(engine_stalled, fires=[metrics(BUSY, BUSY)], passes=[metrics()])
+    contract(engine_asleep, fires=[metrics(second=state(asleep=True))], passes=[metrics()])
+    contract(queueing, fires=[metrics(**QUEUED)], passes=[metrics()])
+    full = metrics(second=state(preemptions=4.0, tokens=600.0))
+    contract(kv_full, fires=[full], passes=[metrics()])
+    contract(
+        first_token_slow,
+        fires=[metrics(**PREFILL), streamed(first_ms=3000.0)],
+        passes=[metrics(), streamed()],
+    )
+    contract(frontend, fires=[SLOW], passes=[answers()])
+    contract(token_missing, fires=[STALE, answers()], passes=[streamed(), answers()])
+
+
+@pytest.mark.parametrize(
+    ("facts", "outcome"),
+    [
+        (metrics(BUSY, BUSY), "failed"),
+        (metrics(BUSY, state(running=2.0, tokens=501.0)), "passed"),
+        (metrics(BUSY, state(running=2.0, prompt_tokens=4196.0)), "passed"),  # a long prompt
+        (metrics(BUSY, state(running=2.0, iterations=401.0)), "passed"),
+        (metrics(state(), state(), own_request="no token"), "failed"),
+        (metrics(state(), state()), "passed"),  # idle
+        (metrics(BUSY, BUSY, seconds=0.4), "passed"),  # our own request got its tokens
+        (metrics(BUSY, BUSY, seconds=0.4, own_request=""), "blocked"),
+        (metrics(BUSY, BUSY, seconds=None), "blocked"),
+        (metrics(EngineState(running=1.0), EngineState(running=1.0)), "passed"),  # no counter known
+    ],
+)
+def test_stalled(facts: ServerMetrics, outcome: str) -> None:
+    assert examine(engine_stalled, facts).outcome == outcome
+
+
+def test_one_of_several_engines_stalls() -> None:
+    facts = ServerMetrics(
+        source="GET /metrics",
+        kind="vllm",
+        first={"0": BUSY, "1": BUSY},
+        second={"0": state(running=2.0, tokens=900.0), "1": BUSY},
+        seconds=5.0,
+    )
+    (finding,) = examine(engine_stalled, facts).findings
+    assert finding.message == "engine 1 made no token in 5.0 s with 2 requests running"
+
+
+def test_a_starved_front_end_is_no_stalled_engine() -> None:
+    still = metrics(state(), state(), own_request="no token")
+    assert examine(engine_stalled, still, SLOW).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("facts", "severity"),
+    [
+        (metrics(second=state(waiting=9.0, tokens=900.0), own_request="no token"), "error"),
+        (metrics(**QUEUED), "warning"),
+        (metrics(state(waiting=3.0), state(waiting=7.0, tokens=900.0)), "warning"),
+        (metrics(second=state(waiting=1.0, running=9.0, tokens=900.0)), None),
+    ],
+)
+def test_queueing(facts: ServerMetrics, severity: str | None) -> None:
+    findings = examine(queueing, facts).findings
+    assert [finding.severity for finding in findings] == ([severity] if severity else [])
+
+
+def test_a_full_cache_is_the_cause_of_its_queue() -> None:
+    full = metrics(second=state(kv=0.99, waiting=9.0, tokens=900.0))
+    assert examine(kv_full, full).outcome == "failed"
+    assert examine(queueing, full).outcome == "not_applicable"
+
+
+def test_time_outside_the_engine() -> None:
+    late = answers(*(row(name, total_ms=900.0) for name in ("stream", "chat", "completion")))
+    (finding,) = examine(frontend, late, metrics(**WORKED)).findings
+    assert "spends 880 ms outside the engine" in finding.message
+    others = {name: Pace(count=40, total=9.0) for name in WORKED}
+    assert examine(frontend, late, metrics(**others)).outcome == "passed"
+
+
+def test_our_own_lateness_is_not_the_servers() -> None:
+    rows = (row(name, total_ms=900.0) for name in ("health", "models", "metrics"))
+    assert examine(frontend, answers(*rows, lag_ms=800.0)).outcome == "passed"
