@@ -53,6 +53,11 @@ What ends in "keyfile" names a file."""
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 
+JOINED_VARIABLE = re.compile(
+    r"(-e(?:[A-Za-z]\w*_)?(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|AUTH|(?:API_?)?KEY))=.*", re.I | re.S
+)
+"""docker run -eHF_TOKEN=..."""
+
 PUBLIC_HOSTS = re.compile(
     r"(?i)(?:[\w.-]*\.)?(?:localhost|huggingface\.co|hf-mirror\.com|hf\.co|github\.com|githubusercontent\.com"
     r"|pypi\.org|pytorch\.org|nvidia\.com|nvcr\.io|docker\.(?:io|com)|quay\.io|ghcr\.io|modelscope\.cn"
@@ -342,7 +347,8 @@ def without_secrets(command: Sequence[str]) -> list[str]:
             shown.append(word if secret else word.partition("=")[0] + "=<token>")
         elif word.startswith("-"):
             secret = False
-            shown.append(word)
+            joined = JOINED_VARIABLE.fullmatch(word)
+            shown.append(f"{joined[1]}=<token>" if joined else word)
         elif assignment is not None and SECRET_NAME.search(assignment[1]):
             shown.append(f"{assignment[1]}=<token>")
         else:

@@ -1,9 +1,9 @@
 """Secrets, names and addresses by the form in which they stand in any text: logs, YAML, JSON, code.
 
 Each form has words, one of which is in every text that it matches (a search for a word is much faster
-than for a pattern), and a pattern whose group `s` is what must go. Forms of tokens are those of their
-makers (as in the rule sets of secret scanners); settings are found by their name. What is only a
-reference (`$HF_TOKEN`), a word of code (`lambda:`) or a token of a vocabulary (`eos_token`) stays.
+than for a pattern), and a pattern whose group `s` is what must go. Tokens of a maker's form are in
+`secret_tokens`, names and addresses in `secret_names`; settings are found by their name. What is only
+a reference (`$HF_TOKEN`), a word of code (`lambda:`) or a token of a vocabulary (`eos_token`) stays.
 """
 
 from __future__ import annotations
@@ -12,58 +12,28 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from infer_doctor.secret_names import (
+    EMAIL,
+    GUID,
+    HOST_FORMS,
+    HOST_WORDS,
+    NCCL,
+    PROMPT,
+    PROMPT_USER,
+    SERIAL,
+    SYSLOG,
+    USER,
+    USER_FOLDER,
+    USER_VARIABLE,
+    mask_addresses,
+)
+from infer_doctor.secret_tokens import AZURE, HOOK, MADE, MADE_WORDS, PEM, TELEGRAM
+
 Replace = Callable[[str, str], str]
 """(kind, value) -> what stands there instead."""
 
-MADE = re.compile(
-    r"(?<![A-Za-z0-9])(?P<s>hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
-    r"|github_pat_\w{20,}|(?:glpat|nvapi)-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}"
-    r"|xapp-[A-Za-z0-9-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"
-    r"|GOCSPX-[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,}|dckr_pat_[A-Za-z0-9_-]{20,}"
-    r"|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}|gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|dapi[0-9a-f]{32}"
-    r"|hvs\.[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"
-)
-MADE_WORDS = (
-    "hf_",
-    "sk-",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "nvapi-",
-    "xox",
-    "xapp-",
-    "akia",
-    "asia",
-    "aiza",
-    "ya29.",
-    "gocspx-",
-    "npm_",
-    "pypi-",
-    "dckr_pat_",
-    "k_live_",
-    "k_test_",
-    "gsk_",
-    "r8_",
-    "dapi",
-    "hvs.",
-    "sg.",
-    "eyj",
-)
+Forms = tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...]
 
-AZURE = re.compile(r"(?<![\w~.-])(?P<s>[A-Za-z0-9_~.-]{3}8Q~[A-Za-z0-9_~.-]{31,34})")
-SLACK_HOOK = re.compile(r"(?<=hooks\.slack\.com/services/)(?P<s>[A-Za-z0-9/]{8,})")
-PEM = re.compile(
-    r"(?P<s>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:(?!-----BEGIN).){0,20000}?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-    r"|(?:(?:\s|\\n|\\r)*[A-Za-z0-9+/=]{30,})*))",
-    re.S,
-)
-"""To its end, or as far as lines of base64 go where the end is not there."""
 BEARER = re.compile(r"(?i)(?<=bearer )(?P<s>[A-Za-z0-9._~+/=-]{8,})")
 BASIC = re.compile(
     r"(?<=[Bb]asic )(?P<s>[A-Za-z0-9+/]{6,}={1,2}"
@@ -71,23 +41,50 @@ BASIC = re.compile(
 )
 
 BARE = r"""[^\s"'\\,;)\]}<>|&`]"""
+HEADER_NAME = (
+    r"(?:(?:proxy-)?authorization|x-api-key|api-key|x-auth-token|x-goog-api-key|private-token"
+    r"|x-vault-token|ocp-apim-subscription-key)"
+)
+SCHEME = r"(?:bearer|basic|token|digest|negotiate|apikey)"
 HEADER = re.compile(
-    r"(?i)(?<![\w-])(?:(?:proxy-)?authorization|x-api-key|api-key|x-auth-token|x-goog-api-key|private-token"
-    r"|x-vault-token|ocp-apim-subscription-key)[\"'\\]*\s*[:=]\s*[\"'\\]*"
-    r"(?:(?:bearer|basic|token|digest|negotiate|apikey)\s+)?"
-    rf"(?P<s>(?!(?:bearer|basic|token|digest|negotiate|apikey)\b|[$<{{]){BARE}{{4,}})"
+    rf"(?i)(?<![\w-]){HEADER_NAME}[\"'\\]*\s*[:=]\s*(?:b(?=[\"']))?[\"'\\]*(?:{SCHEME}\s+)?"
+    rf"(?P<s>(?!{SCHEME}\b|[$<{{]){BARE}{{4,}})"
 )
+HEADER_PAIR = re.compile(
+    rf"(?i)[(\[]\s*b?[\"']{HEADER_NAME}[\"']\s*,\s*b?[\"'](?:{SCHEME}\s+)?(?P<s>(?!content-|accept|origin|x-|[$<{{]){BARE}{{4,}})[\"']\s*[)\]]"
+)
+"""As frameworks hold them: (b"x-api-key", b"...")."""
 COOKIE = re.compile(
-    r"(?i)(?<![\w-])(?:set-)?cookie[\"'\\]*\s*:\s*[\"'\\]*(?P<s>[^\s\"'\\<$][^\n\"'\\<]{3,})"
+    r"(?i)(?:(?<![\w-])(?:set-)?cookie[\"'\\]*\s*:\s*[\"'\\]*|\bcurl\b[^\n|;]*?\s(?:-b|--cookie)[ =][\"']?)"
+    r"(?P<s>[^\s\"'\\<$][^\n\"'\\<]{3,})"
 )
-URL_USER = re.compile(r"(?<=://)(?P<s>(?!git@|<)[^/\s:@\"'<>$]+(?::[^/\s@\"'<>]*)?)(?=@)")
+URL_USER = re.compile(
+    r"(?<=://)(?P<s>(?!git@|<|@)(?:[^/\s:@\"'<>$]*:(?!\d{1,5}(?:[/?#\s]|$))(?![$<{])[^\s\"'<>|]*?"
+    r"|[^/\s:@\"'<>$]+)(?::[^/\s@\"'<>]*)?)(?=@[\w.\[-]+(?:[:/?,\s\"']|$))"
+)
+"""name:password before the last @ of a URL; a password may hold what it should not, / and @."""
 QUERY = re.compile(
-    r"(?i)[?&](?:access_token|auth|token|api_?key|key|sig|signature|password|secret|policy|key-pair-id"
-    r"|x-(?:amz|goog)-(?:signature|credential|security-token))=(?P<s>(?![$<{])[^&\s\"'<>#\\]+)"
+    r"(?i)(?:[?&]|%26|%3F)(?:(?:access|auth|hf|id|refresh|session)_token|auth|token|api_?key|key|sig|signature"
+    r"|password|secret|policy|key-pair-id|(?:subscription|api)-key"
+    r"|x-(?:amz|goog)-(?:signature|credential|security-token))(?:=|%3D)(?P<s>(?![$<{])[^&\s\"'<>#\\]+)"
+)
+QUERY_WORDS = (
+    *(f"{word}{equals}" for equals in ("=", "%3d") for word in ("token", "key", "password")),
+    *("sig=", "signature=", "auth=", "secret=", "policy=", "key-pair-id=", "credential="),
 )
 CURL = re.compile(r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$<]+:(?P<s>(?![$<{])[^\s\"'<]+)")
-NETRC = re.compile(r"\blogin\s+\S+\s+password\s+(?P<s>(?!<)\S+)")
+NETRC = re.compile(r"\b(?:login|machine)\s+\S+\s+password\s+(?P<s>(?!<)\S+)")
 DOCKER_AUTH = re.compile(r"\"(?:auth|identitytoken)\\?\"\s*:\s*\\?\"(?P<s>[A-Za-z0-9+/=]{8,})\\?\"")
+
+WORD = r"""(?P<q>["']?)(?P<s>(?![-$<{"'])[^\s"'<]+|(?<=["'])(?![-$<{])[^"'\n<]+)(?P=q)"""
+COMMAND = re.compile(
+    r"(?:\b(?:docker|podman|nerdctl|helm|oras|crane|skopeo)\s+(?:\S+\s+)?login\b[^\n|;&]*?\s-p[ =]?"
+    r"|\bsshpass\s+-p[ ]?|\bmysql(?:dump|admin)?\b[^\n|;&]*?\s-p|\bredis-cli\b[^\n|;&]*?\s(?:-a|--pass)[ =]"
+    r"|\bwandb\s+login\s+(?:--(?:relogin|verify|cloud)\s+)*|--from-literal[ =][\"']?[\w.-]+="
+    r"|\bmc\s+alias\s+set\s+\S+\s+\S+\s+\S+\s+|\brequirepass\s+|\bSetCredential=[\w.-]+:)" + WORD
+)
+"""Programs that take a secret where its name does not stand."""
+COMMAND_WORDS = ("login", "sshpass", "mysql", "redis-cli", "from-literal", "alias set")
 
 OPTION = re.compile(
     r"(?<![\w-])--[\w.-]*(?:key|token|password|secret)[\"'\\]*(?:\s*,\s*|=|\s+)(?:-\s+)?[\"'\\]*"
@@ -95,136 +92,113 @@ OPTION = re.compile(
 )
 """Several keys may stand behind --api-key; further words count when they hold letters and digits."""
 
+CAMEL = r"(?:(?-i:[a-z][A-Za-z0-9]*(?=[A-Z])))?"
+"""The beginning of a name such as hfToken."""
 NAME = (
-    r"(?P<name>(?:[A-Za-z0-9]+[_.-])*(?:api[_-]?keys?|access[_-]?key(?:[_-]?id)?|account[_-]?key"
-    r"|secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|private[_-]?key(?:[_-]?id)?"
+    rf"(?P<name>(?:[A-Za-z0-9]+[_.-])*{CAMEL}(?:api[_ -]?keys?|access[_ -]?key(?:[_-]?id)?|account[_-]?key"
+    r"|secret(?:[_-]?(?:access[_-]?)?key(?:_base)?)?|client[_-]?secret|private[_-]?key(?:[_-]?id)?"
     r"|(?:auth|signing|encryption|shared[_-]?access|master)[_-]?key"
     r"|(?:access|auth|refresh|bearer|session|client|api|hub|identity)?[_-]?token"
-    r"|passw(?:or)?d|passphrase|pwd|credentials?))"
+    r"|(?:pg|mysql|redis|db)?passw(?:or)?d|passphrase|pwd|credentials?))"
 )
 SECRET_NAME = re.compile(NAME, re.I)
+BEFORE = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrt]))"
+QUOTE = r"\\*[\"']?"
 VALUE = (
-    rf"""(?P<s>\\?"(?:[^"\\\n]{{3,}})\\?"|\\?'(?:[^'\\\n]{{3,}})\\?'|(?![\["'\\]){BARE}{{4,}})"""
+    r"""(?P<s>\\*"(?:[^"\\\n]{3,})\\*"|\\*'(?:[^'\\\n]{3,})\\*'|(?![\["'\\])"""
+    rf"{BARE}{{4,}})"
 )
+SEP = r"(?P<sep>[ \t]*(?:=>|=(?!=)|:(?![:/]))[ \t]*)"
+YAML = r"(?:[&!](?-i:[\w!]+)[ \t]+)*"
+"""Anchors and tags before a value."""
 SETTING = re.compile(
-    rf"(?i)(?<![A-Za-z0-9_.-]){NAME}(?![A-Za-z0-9_-])\\?[\"']?(?P<sep>[ \t]*(?:=>|=(?!=)|:(?![:/]))[ \t]*){VALUE}"
+    rf"(?i){BEFORE}{NAME}(?![A-Za-z0-9_-])(?:\\*[\"']\]?)?{SEP}{YAML}(?:\"\")?{VALUE}"
 )
+SPOKEN = re.compile(
+    r"(?i)\b(?P<name>(?:api|access)[ -]key|(?:user|auth|access|bearer|hf|hub|your)[ -]token|password|passphrase"
+    r"|token(?= (?:passed|provided|supplied|received|used)))s?"
+    r"(?: (?:passed|provided|supplied|received|used|given|is|was))?[ ]?(?P<sep>:?)[ ]"
+    r"(?P<s>[\"'`]?(?=[\w.~+/=-]*\d)(?=[\w.~+/=-]*[A-Za-z])[\w.~+/=-]{7,}[\"'`]?)(?![\w(-])"
+)
+"""Sentences of programs that repeat the key which they refuse: letters and digits."""
+VARIABLE = re.compile(
+    r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*(?<!_CACHE)(?<!_SORT)(?<!_HASH)(?<!_PRIMARY)_(?:KEY|AUTH|PASS)"
+    r"[\"']?(?:=|:[ ]?)[\"']?(?P<s>(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])(?![/~$<{.])[^\s\"'\\,;)\]}<>|&`]{8,})"
+)
+"""OPENAI_KEY=..., DB_PASS: ...; with letters and digits, for many constants of programs end so too."""
+CALL = re.compile(
+    rf"(?i)(?:setdefault|putenv|setenv|setattr|add_header)\(\s*(?:\w+\s*,\s*)?[\"']{NAME}[\"']\s*,\s*{VALUE}"
+)
+SHELL = re.compile(rf"(?i)\b(?:setenv|set[ \t]+-[a-z]*x[a-z]*|(?-i:ENV))[ \t]+{NAME}[ \t]+{VALUE}")
+"""csh, fish and old Dockerfiles write no equals sign."""
 LIST = re.compile(
-    rf"(?i)(?<![A-Za-z0-9_.-]){NAME}(?![A-Za-z0-9_-])\\?[\"']?\s*[:=]\s*\[(?P<s>[^\]\n]{{3,}})\]"
+    rf"(?i){BEFORE}{NAME}(?![A-Za-z0-9_-]){QUOTE}\s*[:=]\s*(?:\[|\((?=[\"']))(?P<s>[^\])\n]{{3,}})[\])]"
 )
+BELOW = re.compile(
+    rf"(?i){BEFORE}{NAME}[\"']?:[ \t]*(?:[>|][+-]?[ \t]*\n(?P<s>[ \t]+\S+)(?=\s|$)"
+    r"|\n(?P<rows>(?:[ \t]*-[ \t]+[^\s:#]+[ \t]*(?:\n|$))+))"
+)
+"""A YAML value in the lines below its name, folded or as a list."""
+NOTHING_BESIDE = re.compile(r":[ \t]*(?:[>|][+-]?[ \t]*)?\n")
 NAME_VALUE = re.compile(
-    rf"(?i)name\\?[\"']?\s*[:=]\s*\\?[\"']?{NAME}\\?[\"']?\s*,?\s*\\?[\"']?value\\?[\"']?\s*[:=]\s*{VALUE}"
+    rf"(?i)name{QUOTE}\s*[:=]\s*{QUOTE}{NAME}{QUOTE}\s*,?\s*{QUOTE}value{QUOTE}\s*[:=]\s*{VALUE}"
 )
 """The variables of Kubernetes and of facts: a name and a value each."""
+
+SETTINGS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+    (("setdefault", "putenv", "setenv", "setattr", "add_header"), CALL),
+    (("setenv", "set -", "env "), SHELL),
+    ((), SETTING),
+    ((" key", "-key", " token", "token ", "password", "passphrase"), SPOKEN),
+)
 
 SETTING_WORDS = ("key", "token", "secret", "passw", "passphrase", "pwd", "credential")
 
 VOCABULARY = re.compile(
-    r"(?i)(?:^|[_.-])(?:additional|audio|begin|bos|bot|cls|draft|each|end|eos|eot|first|image|input|last"
-    r"|mask|max|min|new|next|num|output|pad|per|prompt|sampled|sep|single|special|start|stop|think|tool"
-    r"|unk|video)[_-]?token$"
+    r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:additional|audio|begin|bos|bot|cls|draft|each|end|eos|eot|first|image"
+    r"|input|last|mask|max|min|new|next|num|output|pad|per|prompt|sampled|sep|single|special|start|stop|think"
+    r"|tool|unk|video)[_-]?(?i:token)$"
 )
-CODE = re.compile(
-    r"(?i)(?:lambda|none|null|nil|true|false|str|string|int|bool|bytes|optional|union|unset|required"
+WORDS = (
+    r"(?:lambda|none|null|nil|true|false|str|string|int|bool|bytes|optional|union|unset|required"
     r"|disabled|enabled|default|missing|invalid|expected|not|os\.\S*|self\.\S*|args\.\S*|config\.\S*"
-    r"|settings\.\S*|env\.\S*|\*+|x{4,}|redacted|\d+(?:\.\d+)*)[:.]?"
+    r"|settings\.\S*|env\.\S*|\*+|x{4,}|redacted|!!\w+)[:.]?"
 )
+NO_VALUE = re.compile(WORDS, re.I)
+CODE = re.compile(rf"{WORDS}|\d+(?:\.\d+)*[:.]?", re.I)
 """Whole values that are no secret."""
 
 PATH = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]+)+/?")
 AWS_LENGTH = 40
 """A secret key of AWS is 40 characters of base64 and may look like a path."""
 
-KUBERNETES_SECRET = re.compile(r"^\s*[\"']?kind[\"']?\s*:\s*[\"']?Secret\b", re.M)
-SECRET_DATA = re.compile(
-    r"^(?P<indent>[ \t]*)[\"']?(?:data|stringData)[\"']?\s*:[ \t]*\{?[ \t]*\n"
-    r"(?P<rows>(?:(?P=indent)[ \t]+\S.*\n?|[ \t]*\n)+)",
-    re.M,
-)
-SECRET_ROW = re.compile(
-    r"(?:^|[{,])[ \t]*[\"']?[\w.-]+[\"']?[ \t]*:[ \t]*[\"']?(?P<s>(?![<\"'])[^\s\"',}]+)", re.M
-)
-
-USER = re.compile(
-    r"(?:(?<=/home/)|(?<=/Users/)|(?<=\\Users\\)|(?<=\\\\Users\\\\))(?P<s>[^/\s:\"'<>\\,;)]+)"
-)
-MAC = re.compile(
-    r"(?<![\w:.-])(?P<s>[0-9A-Fa-f]{2}(?P<sep>[:-])(?:[0-9A-Fa-f]{2}(?P=sep)){4}[0-9A-Fa-f]{2})(?![\w:-])"
-)
-NO_MAC = re.compile(r"(?:00[:-]){5}00|(?:[fF]{2}[:-]){5}[fF]{2}")
-SERIAL = re.compile(
-    r"(?i)(?:\bserial(?:[ _-]?(?:number|no\.?))?[\"'\\]*\s*[:=]\s*[\"'\\]*|<serial>\s*)(?P<s>\d{8,16})\b"
-)
-
-QUAD_CORE = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}")
-BEFORE_IP = re.compile(
-    r"(?:://|@|(?<![A-Za-z0-9-])(?:host(?:name)?|addr(?:ess)?|ip|inet|peer|server|client|listen(?:ing)?|node|bind|dns"
-    r"|gateway|remote|connect(?:ing|ed|ion)?)(?:[ _](?:ip|addr|address|on|to|from|at))?[\"'\\]*[ \t]*[:=(]?"
-    r"[ \t]*[\"'\\(]*)\Z",
-    re.I,
-)
-"""What says that a quad of numbers behind it is an address and no version."""
-LOOK_BACK = 40
-NEEDS_PORT = re.compile(r":\d{1,5}\b|/\d{1,2}(?![\w.])")
-MAC_CORE = re.compile(r"[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-]")
-SIX_CORE = re.compile(r":[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{1,4}")
-IP_SIX = re.compile(
-    r"(?<![\w:.])(?P<s>(?:2[0-9a-f]{3}|3[0-9a-f]{3}|f[cd][0-9a-f]{2}|fe80)(?::[0-9a-f]{0,4}){2,7})(?![\w:])",
-    re.I,
-)
-
-HOST_FORMS = re.compile(
-    r"(?<![\w.-])(?P<s>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[a-z0-9-]+)*"
-    r"|[a-z0-9][\w-]*(?:\.[\w-]+)*\.(?:(?:compute|ec2)(?:-\d)?\.internal|c\.[a-z0-9-]+\.internal"
-    r"|svc\.cluster\.local|home\.arpa|intranet))(?![\w-])",
-    re.I,
-)
-HOST_WORDS = ("ip-", ".internal", "cluster.local", "home.arpa", ".intranet")
-SYSLOG = re.compile(
-    r"^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)) "
-    r"(?P<s>(?!<)[\w.-]+) [\w./@-]+(?:\[\d+\])?: ",
-    re.M,
-)
-PROMPT = re.compile(r"^(?:\([^)\n]+\) ?)?[a-z_][\w.-]*@(?P<s>[\w.-]+):[^\n$#]*[$#] ", re.M)
-"""user@host:folder$ of a shell session that was copied."""
-
-EMAIL = re.compile(
-    r"(?<![\w.+@:/-])(?P<s>(?!git@)[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,})(?![\w.@-]*[=:/])"
-)
-
-FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
+FORMS: Forms = (
     ("token", MADE_WORDS, MADE),
     ("token", ("8q~",), AZURE),
-    ("token", ("hooks.slack.com",), SLACK_HOOK),
+    ("token", ("hooks.slack.com", "/api/webhooks/"), HOOK),
+    ("token", (":aa",), TELEGRAM),
     ("token", ("bearer ",), BEARER),
-    ("token", ("authorization", "-key:", "-token:", '-key"', '-token"'), HEADER),
+    ("token", ("authorization", "-key", "-token"), HEADER),
+    ("token", ("authorization", "-key", "-token"), HEADER_PAIR),
     ("credentials", ("basic ",), BASIC),
-    ("token", ("cookie",), COOKIE),
+    ("token", ("cookie", "curl"), COOKIE),
     ("credentials", ("://",), URL_USER),
-    (
-        "token",
-        (
-            "token=",
-            "key=",
-            "sig=",
-            "signature=",
-            "auth=",
-            "password=",
-            "secret=",
-            "policy=",
-            "key-pair-id=",
-            "credential=",
-        ),
-        QUERY,
-    ),
+    ("token", QUERY_WORDS, QUERY),
     ("credentials", ("curl",), CURL),
     ("credentials", ("password",), NETRC),
     ("credentials", ('"auth', '"identitytoken'), DOCKER_AUTH),
+    ("token", (*COMMAND_WORDS, "requirepass", "setcredential="), COMMAND),
     ("token", ("key", "token", "password", "secret"), OPTION),
+    ("token", ("_key", "_auth", "_pass"), VARIABLE),
     ("user", ("/home/", "/users/", "\\users\\"), USER),
+    ("user", ("/users/", "~"), USER_FOLDER),
+    ("user", ("user=", "user:", 'user":', "username", "logname"), USER_VARIABLE),
     ("serial", ("serial",), SERIAL),
+    ("mac", ("guid",), GUID),
     ("host", HOST_WORDS, HOST_FORMS),
     ("host", ("]: ", "kernel: "), SYSLOG),
+    ("host", (" nccl ",), NCCL),
+    ("user", ("@",), PROMPT_USER),
     ("host", ("@",), PROMPT),
     ("email", ("@",), EMAIL),
 )
@@ -232,7 +206,7 @@ FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
 SHORT = 2000
 """Characters up to which a text is looked at as a whole."""
 
-LINES_BELOW = 2
+LINES_BELOW = 3
 """A name may stand above its value."""
 
 
@@ -242,21 +216,17 @@ def mask(text: str, replace: Replace) -> str:
     if "private key" in lowered:
         text = PEM.sub(partial(_whole, "key", replace), text)
         lowered = text.lower()
-    if "secret" in lowered and "kind" in lowered and KUBERNETES_SECRET.search(text):
-        text = _kubernetes_secrets(text, replace)
+    if "secret" in lowered and "kind" in lowered:
+        from infer_doctor.secret_objects import mask_objects  # only where there is one
+
+        text = mask_objects(text, replace)
         lowered = text.lower()
     present = [form for form in FORMS if any(word in lowered for word in form[1])]
     words = {word for form in present for word in form[1]}
     words |= {word for word in SETTING_WORDS if word in lowered}
     if words:
         text = _on_lines(text, lowered, words, partial(_lines, present, replace))
-    if MAC_CORE.search(text):
-        text = MAC.sub(partial(_mac, replace), text)
-    if QUAD_CORE.search(text):
-        text = QUAD_CORE.sub(partial(_address, replace), text)
-    if SIX_CORE.search(text):
-        text = IP_SIX.sub(partial(_six, replace), text)
-    return text
+    return mask_addresses(text, lambda kind, match: _whole(kind, replace, match))
 
 
 def _on_lines(text: str, lowered: str, words: set[str], change: Callable[[str], str]) -> str:
@@ -293,29 +263,21 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _lines(
-    forms: list[tuple[str, tuple[str, ...], re.Pattern[str]]], replace: Replace, text: str
-) -> str:
+def _lines(forms: Forms, replace: Replace, text: str) -> str:
     lowered = text.lower()
     for kind, words, pattern in forms:
         if any(word in lowered for word in words):
             text = pattern.sub(partial(_whole, kind, replace), text)
     if any(word in lowered for word in SETTING_WORDS):
         text = LIST.sub(partial(_list, replace), text)
+        if NOTHING_BESIDE.search(text):
+            text = BELOW.sub(partial(_below, replace), text)
         if "value" in lowered:
             text = NAME_VALUE.sub(partial(_setting, replace), text)
-        text = SETTING.sub(partial(_setting, replace), text)
+        for words, pattern in SETTINGS:
+            if not words or any(word in lowered for word in words):
+                text = pattern.sub(partial(_setting, replace), text)
     return text
-
-
-def _kubernetes_secrets(text: str, replace: Replace) -> str:
-    """The values of Secret objects, document by document."""
-    return "".join(
-        SECRET_DATA.sub(partial(_kubernetes, replace), part)
-        if KUBERNETES_SECRET.search(part)
-        else part
-        for part in re.split(r"(?m)^(?=---)", text)
-    )
 
 
 def _put(match: re.Match[str], new: str) -> str:
@@ -325,16 +287,20 @@ def _put(match: re.Match[str], new: str) -> str:
 
 
 def _whole(kind: str, replace: Replace, match: re.Match[str]) -> str:
+    if kind == "token" and NO_VALUE.fullmatch(match["s"]):
+        return match[0]
     return _put(match, replace(kind, match["s"]))
 
 
 def _setting(replace: Replace, match: re.Match[str]) -> str:
     written = match["s"]
-    before = re.match(r"\\?[\"']?", written)
+    before = re.match(r"\\*[\"'`]?", written)
     quote = before[0] if before else ""
     value = written[len(quote) : len(written) - len(quote)] if quote else written
     if VOCABULARY.search(match["name"]) or not is_secret(value):
         return match[0]
+    if match["name"].lower().endswith("pwd") and value.startswith(("/", "~", "\\")):
+        return match[0]  # the folder in which a program runs
     if not quote and not _certain(match, value):
         return match[0]
     return _put(match, f"{quote}{replace('token', value)}{quote}")
@@ -371,46 +337,21 @@ def _certain(match: re.Match[str], value: str) -> bool:
 
 
 def _list(replace: Replace, match: re.Match[str]) -> str:
+    return _items(replace, match["name"], match, "s")
+
+
+def _below(replace: Replace, match: re.Match[str]) -> str:
+    return _items(replace, match["name"], match, "s" if match["s"] else "rows")
+
+
+def _items(replace: Replace, name: str, match: re.Match[str], group: str) -> str:
+    """Each word of a group is a secret."""
+
     def one(item: re.Match[str]) -> str:
         return replace("token", item[0]) if is_secret(item[0]) else item[0]
 
-    if VOCABULARY.search(match["name"]):
+    if VOCABULARY.search(name):
         return match[0]
-    return _put(match, re.sub(r"[^\s\"'\\,]{3,}", one, match["s"]))
-
-
-def _kubernetes(replace: Replace, match: re.Match[str]) -> str:
-    rows = SECRET_ROW.sub(partial(_whole, "token", replace), match["rows"])
-    return match[0][: match.start("rows") - match.start()] + rows
-
-
-def _mac(replace: Replace, match: re.Match[str]) -> str:
-    return match[0] if NO_MAC.fullmatch(match["s"]) else _put(match, replace("mac", match["s"]))
-
-
-def _address(replace: Replace, match: re.Match[str]) -> str:
-    """A quad is an address behind a word that says so, or before a port or a mask; else a version."""
-    text, start, end = match.string, match.start(), match.end()
-    if (
-        text[end : end + 1] == "."
-        or text[end : end + 1].isalnum()
-        or text[start - 1 : start] in (*".",)
-    ):
-        return match[0]
-    before = text[max(0, start - LOOK_BACK) : start]
-    if before[-1:].isalnum() or before[-1:] == "_":
-        return match[0]
-    alone = before[-1:] not in ("<", ">", "~", "-", "=") and NEEDS_PORT.match(text, end)
-    if alone or BEFORE_IP.search(before):
-        return replace("ip", match[0])
-    return match[0]
-
-
-def _six(replace: Replace, match: re.Match[str]) -> str:
-    import ipaddress  # only where something looks like one
-
-    try:
-        ipaddress.IPv6Address(match["s"])
-    except ValueError:
-        return match[0]
-    return _put(match, replace("ip", match["s"]))
+    whole, start = match[0], match.start()
+    new = re.sub(r"[^\s\"'\\,]{3,}", one, match[group])
+    return whole[: match.start(group) - start] + new + whole[match.end(group) - start :]

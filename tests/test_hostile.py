@@ -36,6 +36,7 @@ from infer_doctor.render.plain import plain
             "docker run -e HF_TOKEN=x --env VLLM_API_KEY=y image",
             "docker run -e HF_TOKEN=<token> --env VLLM_API_KEY=<token> image",
         ),
+        ("docker run -eHF_TOKEN=x -eA=b image", "docker run -eHF_TOKEN=<token> -eA=b image"),
         (
             "vllm serve m --ssl-keyfile-password pw --ssl-keyfile f",
             "vllm serve m --ssl-keyfile-password <token> --ssl-keyfile f",

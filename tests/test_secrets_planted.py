@@ -160,7 +160,7 @@ def test_each_kind_is_counted(outputs: dict[str, str]) -> None:
         "serial",
         "email",
     }
-    assert counts["mac"] == 2
+    assert counts["mac"] == 3
     assert counts["serial"] >= 2
     assert counts["key"] >= 3
     assert counts["token"] >= 40
@@ -234,7 +234,7 @@ TEXTS = sorted(path for path in CAPTURES.rglob("*.txt"))
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_captured_outputs_lose_only_serial_numbers_and_hosts(path: Path) -> None:
-    """Of the host only the name that stands in front of a line of a log."""
+    """Of the host only the name that stands in front of a line of a log, or user@host of a prompt."""
     text = path.read_text(errors="replace")
     replaced: list[tuple[str, str]] = []
 
@@ -243,7 +243,8 @@ def test_captured_outputs_lose_only_serial_numbers_and_hosts(path: Path) -> None
         return value
 
     secret_forms.mask(text, note)
-    assert {kind for kind, _ in replaced} <= {"serial", "host"}, replaced
+    assert {kind for kind, _ in replaced} <= {"serial", "host", "user"}, replaced
+    assert {value for kind, value in replaced if kind == "user"} <= {"user"}
     assert all(value in text for _, value in replaced)
 
 

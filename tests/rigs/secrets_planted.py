@@ -172,6 +172,90 @@ plant("serial", "1654922012345", "    Serial Number                         : {}
 plant("serial", "1654922054321", "<serial>{}</serial>")
 plant("email", "faust@auerbach.example", "Author: {}")
 
+# A second reader's: objects, charts, shells, services
+OBJECT = base64_of("hf_" + made(22))
+plant("kubernetes", OBJECT, '{"apiVersion":"v1","data":{"hub":"{}"},"kind":"Secret"}')
+OBJECT = base64_of("hf_" + made(22))
+plant("kubernetes", OBJECT, "kind: Secret\ndata: {hub: {}}\n")
+OBJECT = base64_of("hf_" + made(22))
+plant("kubernetes", OBJECT, "kind: List\nitems:\n- data:\n    hub: {}\n  kind: Secret\n")
+OBJECT = base64_of("hf_" + made(22))
+plant(
+    "kubernetes",
+    OBJECT,
+    "  annotations:\n    kubectl.kubernetes.io/last-applied-configuration: |\n"
+    '      {"apiVersion":"v1","data":{"hub":"{}"},"kind":"Secret"}\n',
+)
+plant(
+    "kubernetes",
+    "line-within-a-value",
+    "kind: Secret\nstringData:\n  app.conf: |\n    user x\n    word {}\n",
+)
+plant("kubernetes", "literal-19-ab", "kubectl create secret generic hf --from-literal=hub={}")
+plant("helm", "chart-token-20", "vllm:\n  hfToken: {}\n")
+plant("helm", "chart-token-21", "helm install x --set servingEngineSpec.vllmApiKey={} --set a=b")
+plant("systemd", "unit-secret-22", "SetCredential=hf:{}")
+plant("systemd", "unit-secret-23", "Environment='A=b' 'VLLM_API_KEY={}'")
+plant("shell", "shell-secret-24", "setenv HF_TOKEN {}")
+plant("shell", "shell-secret-25", "set -gx VLLM_API_KEY {}")
+plant("shell", "shell secret 26", 'export PGPASSWORD="{}"')
+plant("shell", "shell-secret-27", ": 1700000000:0;OPENAI_KEY={} python x.py")
+plant("shell", "shell-secret-28", "HF_AUTH={}")
+plant("dockerfile", "layer-secret-29", "ENV HF_TOKEN {}")
+plant("command", "login-secret-30", "docker login -u bob -p {} registry.example.org")
+plant("command", "login secret 31", "sshpass -p '{}' ssh node1")
+plant("command", "login-secret-32", "mysql -u root -p{} db")
+plant("command", "login-secret-33", "redis-cli -h cache -a {} ping")
+plant("command", made(40, HEX), "wandb login --relogin {}")
+plant("cookie", "cookie-of-34", "curl -b 'session={}' http://localhost:8000")
+plant("url", "between/slash-35", "redis://:{}@cache:6379/0")
+plant("url", "at@sign-in-36", "postgres://user:{}@db:5432/x")
+plant("url", "query-secret-37", "GET /x?subscription-key={}&a=b HTTP/1.1")
+plant("url", "query-secret-38", "GET /x?next=y%26token%3D{} HTTP/1.1")
+plant("netrc", "netrc-secret-39", "machine api.wandb.ai password {}")
+plant("header", "header-of-40", "headers=[(b'host', b'x'), (b'x-api-key', b'{}')]")
+plant("python", "python-41-secret", "os.environ['HF_TOKEN'] = '{}'")
+plant("python", "python-42-secret", "os.environ.setdefault('HF_TOKEN', '{}')")
+plant("python", "python-43-secret", "Namespace(api_key=('{}',), port=8000)")
+plant("json", "json-secret-44", '"{\\\\\\"api_key\\\\\\": \\\\\\"{}\\\\\\"}"')
+plant("json", "hf_" + made(34), '{"log":"first\\n{}\\n"}')
+plant("sentence", "sentence-45ab", "ValueError: invalid token passed: {}")
+plant("sentence", "sentence-46ab", "401: Incorrect API key provided: {}. You can find yours")
+plant("sentence", "sentence-47ab", "Invalid user token '{}'")
+plant("sentence", "sentence-48ab", "generated password is {}")
+plant("yaml", "below-its-name-49", "api_key: >-\n  {}\n")
+plant("yaml", "below-its-name-50", "api-key:\n  - {}\n")
+plant("yaml", "behind-anchor-51", "token: &tok {}\n")
+plant("yaml", "behind-tag-52x", "token: !!str {}\n")
+plant("toml", "toml-secret-53", 'api_key = """{}"""')
+plant("xai", "xai-" + made(80), "with {}")
+plant("perplexity", "pplx-" + made(48), "with {}")
+plant("tavily", "tvly-" + made(32), "with {}")
+plant("langsmith", "lsv2_pt_" + made(32, HEX) + "_" + made(10, HEX), "with {}")
+plant("gitlab", "gldt-" + made(20), "with {}")
+plant("digitalocean", "dop_v1_" + made(64, HEX), "with {}")
+plant("tailscale", "tskey-auth-" + made(30), "with {}")
+plant("hugging face", "api_org_" + made(34), "with {}")
+plant("hugging face", "hf_jwt_" + jwt(), "with {}")
+plant("telegram", "123456789:AA" + made(33), "https://api.telegram.org/bot{}/sendMessage")
+plant("discord", "1234567890/" + made(40), "https://discord.com/api/webhooks/{}")
+plant("user", "valentin", "/mnt/nfs/users/{}/models")
+plant("user", "siebel", "cp ~{}/models/x .")
+plant("user", "brander", "USER={} HOME=/x")
+plant("user", "frosch", "{}@gpu-box-7:~$ vllm serve m")
+plant("host", "altmayer-17", "{}:1234:1300 [0] NCCL INFO Bootstrap : Using eth0")
+plant("host", "10-77-3-7.default.pod.cluster.local", "from {} port 8000")
+plant("ip", "10.77.3.4", "NCCL INFO NET/Socket : Using [0]eth0:{}<0>")
+plant("ip", "10.77.3.5", '"podIP": "{}"')
+plant("ip", "10.77.3.6", "init_method ('{}', 29500)")
+plant("ip", "10.77.3.9", "default via {} dev eth0")
+plant("ip", "10.77.3.8", "127.0.0.1 localhost\n{} node3 node3.example\n")
+plant("ip", "192.168.77.8", "node at {} is gone")
+plant("ip", "fe80::42:acff:fe11:2", "Using eth0:{}%eth0<0>")
+plant("mac", "0xa0369f0300c2b7e0", "Node GUID: {}")
+plant("serial", "CZ123456AB", "product_serial: {}")
+plant("email", "wagner@auerbach.example", '{"log":"x\\n{} failed"}')
+
 KEPT = (
     "nvidia-cublas 13.1.0.3, nvidia-cudnn-cu13==9.19.0.56; cusolver>=12.0.3.29 cufft-11.3.3.83",
     "TensorRT version 10.13.3.9, NCCL version 2.28.9+cuda13.0, driver 580.159.04",
@@ -195,5 +279,15 @@ KEPT = (
     "vllm/vllm-openai:v0.26.0 nvcr.io/nvidia/tritonserver:25.10-trtllm-python-py3",
     "git@github.com:vllm-project/vllm.git torch@2.11.0 pkg:pypi/torch@2.11.0",
     "serialize 12 tensors; serial: yes; keyword=value; tokenizer: /models/llama; key: model.layers.0",
+    '{"source": "x\\n@torch.compile"} "def f():\\n@torch.compile(dynamic=True)"',
+    "tokenizer: sk-tokenizer-large-v2-instruct-model, hf_model_llama_3_1_8b_instruct",
+    "x-api-key is missing; api-key: required; ['authorization', 'content-type', 'x-api-key']",
+    "PWD=/workspace OLDPWD=/root pwd: /models; CUDA_CACHE_KEY=12.9-sm90 TRITON_CACHE_KEY=ab12cd34",
+    "10.13.3.9 is the TensorRT version\n12.9.1.4 cublas\n",
+    "USER=root LOGNAME=root USER 1000, role: user, user: vllm; ~/models ~10/20 /v1/users/me",
+    "kind: SecretProviderClass\ndata:\n  a: b\n---\nkind: ConfigMap\ndata:\n  a: secret words\n",
+    "added_tokens[token] = decoder[index]; eosToken: abcdefgh; Serial Number: [N/A]",
+    "postgres://db:5432/x http://localhost:8000/v1/a@v2 git+https://github.com:443/a/b.git@v0.26.0",
+    "password protected: no; API key required for this server; token latency p99: 35ms",
 )
 """Versions, hashes, identifiers, paths and words of engines that must stay as they are."""
