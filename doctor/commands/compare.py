@@ -24,8 +24,8 @@ MODULE = "infer_doctor.checks.run_quality"
 
 
 @click.command()
-@click.argument("baseline")
-@click.argument("candidate")
+@click.argument("left", metavar="BASELINE")  # --baseline is the name of another parameter
+@click.argument("right", metavar="CANDIDATE")
 @option("--prompts", metavar="FILE", help="A prompt a line, instead of the 110 built-in ones.")
 @option(
     "--tokens",
@@ -47,7 +47,7 @@ MODULE = "infer_doctor.checks.run_quality"
 )
 @format_option
 @output_option
-def compare(baseline: str, candidate: str, **options: Any) -> None:
+def compare(left: str, right: str, **options: Any) -> None:
     """Output quality: the same prompts, greedily, to BASELINE and CANDIDATE.
 
     Each is the URL of a server, answers that were kept (.json), a model folder, or a file that starts
@@ -72,18 +72,20 @@ def compare(baseline: str, candidate: str, **options: Any) -> None:
             limits = Limits(wall_s=options["wall"])
             sides = [
                 comparing.side_of(target, folder, limits, options["python"])
-                for target in (baseline, candidate)
+                for target in (left, right)
             ]
-            found, first, second, _ = comparing.judge(
+            found, first, second, again = comparing.judge(
                 sides[0], sides[1], prompts, options["tokens"]
             )
             if options["keep"]:
                 answers.write(first, os.path.join(folder, "baseline.json"))
                 answers.write(second, os.path.join(folder, "candidate.json"))
+                if again is not None:
+                    answers.write(again, os.path.join(folder, "again.json"))
     except (NoRun, NoServer, BadPrompts, answers.BadAnswers) as error:
         raise click.ClickException(str(error)) from None
     registry = registry_of_checks()
-    subject = Subject(candidate, registry, host=None, absent=ONLY_GIVEN)
+    subject = Subject(right, registry, host=None, absent=ONLY_GIVEN)
     subject.give(Quality, found)
     checks = [row for row in registry.checks.values() if row.function.__module__ == MODULE]
     redactor = Redactor([])

@@ -41,7 +41,8 @@ def answer(
     """Facts and measurements of a live run."""
     if question == "oom":
         known = facts_of(session)
-        keeper.data = {**known, "gpus": session.gpus}
+        own = "VLLM_CPU_KVCACHE_SPACE" in session.plan.variables
+        keeper.data = {**known, "gpus": session.gpus, "own_cache": own}
         return _oom(start, session.plan.words, keeper.data, options)
     if question == "cold-start":
         eager = _eager(session.plan.words)
@@ -172,6 +173,7 @@ def _oom(
             plan=data.get("plan"),
             default=data.get("default"),
             gpus=int(data.get("gpus", 1)),
+            own_cache=bool(data.get("own_cache")),
         )
     )
     facts = _of_starts("oom", seen)

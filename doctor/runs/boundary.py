@@ -20,7 +20,13 @@ WITHIN = 0.02
 """The distance of what works and what fails at which the search ends."""
 
 BEYOND = 1.015
-"""A first guess that starts is tried again so much larger: when that fails the search has ended."""
+"""What the engine itself printed is tried again so much larger: when that fails the search ends."""
+
+SPREAD = 1.06
+"""The same beside what the plan says: its error is some percent, either way (bench/memory.py)."""
+
+GALLOP = 0.8
+"""From a guess that was far too high: so much of it."""
 
 LENGTH_STEP = 16
 """Tokens of a block of the KV cache."""
@@ -112,6 +118,8 @@ class Asked:
     default: Mapping[str, float] | None = None
     """Values in force that the launch does not write: the model's context, the version's default."""
     gpus: int = 1
+    own_cache: bool = False
+    """VLLM_CPU_KVCACHE_SPACE sets the cache of a CPU: no option decides about it then."""
     most: int = MOST_STARTS
 
 
@@ -124,6 +132,8 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
         return seen, None
     if first.category not in MEMORY and first.ended != "memory" and first.signal != 9:
         return seen, None
+    if asked.own_cache and first.category == "host_ram" and asked.option is None:
+        return seen, None
     option = asked.option or BY_CATEGORY.get(first.category or "", UTILISATION)
     written = value_in(asked.words, option)
     default = (asked.default or {}).get(option)
@@ -132,9 +142,9 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
     told = _told(seen[0], option)
     planned = (asked.plan or {}).get(option)
     if scale.smallest:
-        rows = _ranks(asked, scale, int(value or 1))
+        rows = _ranks(scale, int(value or 1))
     else:
-        rows = _bisect(asked, scale, value, [row for row in (told, planned) if row is not None])
+        rows = _bisect(scale, value, told, planned, asked.most)
     works: float | None = None
     fails: float | None = value
     for change, tried, why in rows:
@@ -186,7 +196,7 @@ def _change(scale: Scale, value: float) -> Change:
     return Change(label=f"--{scale.option} {text}", options=((scale.option, text),))
 
 
-def _ranks(asked: Asked, scale: Scale, now: int) -> _Steps:
+def _ranks(scale: Scale, now: int) -> _Steps:
     def make() -> Iterator[tuple[Change, float, str]]:
         value = now * 2
         while value <= scale.most:
@@ -196,40 +206,41 @@ def _ranks(asked: Asked, scale: Scale, now: int) -> _Steps:
     return _Steps(make(), [])
 
 
-def _bisect(asked: Asked, scale: Scale, failed: float | None, guesses: list[float]) -> _Steps:
+def _bisect(
+    scale: Scale, failed: float | None, told: float | None, planned: float | None, most: int
+) -> _Steps:
+    """The engine's own number, else the plan's, else halves; then what brackets it; then the mean."""
     answers: list[bool] = []
 
     def make() -> Iterator[tuple[Change, float, str]]:
         low: float | None = None
         high = failed if failed is not None else scale.most
-        waiting = [scale.down(value) for value in guesses if scale.least <= value < high]
-        tries = asked.most - 1
-        names = iter(["what the engine or the plan says will fit", "the other estimate"])
-        while tries > 0:
-            if low is not None and (high - low) / high <= WITHIN:
-                return
-            if waiting:
-                value, why = waiting.pop(0), next(names, "an estimate")
-                if value >= high or (low is not None and value <= low):
-                    continue
-            elif low is None:
-                value, why = scale.down(high / 2 if answers else high * 0.5), "half of what failed"
-            else:
-                near = scale.down(low * BEYOND)
-                if len(answers) == 1 and low < near < high:
-                    value, why = near, "just beyond what worked: the boundary is near"
-                else:
-                    value, why = scale.down(math.sqrt(low * high)), "between worked and failed"
+        guess, why = told, "what the engine says will fit"
+        if guess is None or not scale.least <= guess < high:
+            guess, why = planned, "what the memory plan says will fit"
+        if guess is not None and guess >= high:
+            guess, why = high / SPREAD, "the plan says that what failed fits: a little less"
+        near = BEYOND if guess is told else SPREAD
+        if guess is None or not scale.least <= guess < high:
+            guess, why, near = high / 2, "half of what failed", 1.0
+        value = scale.down(guess)
+        for _ in range(most - 1):
             if value <= (low or 0) or value >= high:
                 return
             yield _change(scale, value), value, why
-            tries -= 1
             if answers[-1]:
                 low = value
-            elif value <= scale.least:
-                return
             else:
                 high = value
+            if low is not None and (high - low) / high <= WITHIN:
+                return
+            if low is None:
+                share = 1 / near if near > 1.0 and len(answers) == 1 else GALLOP
+                value, why = scale.down(high * share), "below what failed"
+            elif near > 1.0 and len(answers) == 1 and low * near < high:
+                value, why = scale.down(low * near), "just beyond what worked: the boundary is near"
+            else:
+                value, why = scale.down(math.sqrt(low * high)), "between worked and failed"
 
     return _Steps(make(), answers)
 

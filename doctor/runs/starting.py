@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ from infer_doctor.units import gib
 ASK_EVERY_S = 0.25
 ANSWER_S = 5.0
 TAIL_BYTES = 1 << 16
+TELLING_LINES = 40
+"""A cleanup that is cut off prints some lines after the exception."""
+
+ERROR = re.compile(r"(\([^)]*\) )?[\w.]*(Error|Exception|Killed|fault)\b")
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "TRTLLM_NO_USAGE_STATS": "1"}
 """A run on purpose is no usage."""
 
@@ -170,7 +175,7 @@ def _start(
         gpu_peak=dict(child.gpus.peak),
         left=tuple(ended.get("left", ())),
         log=log,
-        tail=child.refused or (mask_line(tail[-1])[:200] if tail else ""),
+        tail=child.refused or mask_line(_telling(tail))[:200],
     )
 
 
@@ -191,6 +196,14 @@ def judged(start: Start, words: tuple[str, ...]) -> Seen:
     elif not start.ready:
         start = replace(start, stage=log.stage)
     return Seen(start=start, log=log, cold=cold if isinstance(cold, ColdStart) else None)
+
+
+def _telling(lines: Sequence[str]) -> str:
+    """The last line that ends a traceback, else the last one."""
+    for line in reversed(lines[-TELLING_LINES:]):
+        if ERROR.match(line):
+            return line
+    return lines[-1] if lines else ""
 
 
 def _log_path(folder: str, label: str) -> str:
