@@ -67,8 +67,10 @@ def engine_release(image: str | None) -> str | None:
 def another_engine(launch: Launch, options: EngineOptions) -> bool:
     """Whether the image is of a version that nothing tells, and surely not simply the newest."""
     image = launch.container.image if launch.container else None
-    if image is None or options.exact or engine_release(image) is not None:
+    if options.exact or engine_release(image) is not None:
         return False
+    if image is None:
+        return launch.kind in ("kubernetes", "helm")
     _, tag, digest = split_image(image)
     return digest is not None or (tag is not None and tag != "latest")
 

@@ -163,6 +163,11 @@ class _Object:
                     pod = Pod(node=row.get("spec") or row, kind=self._kind, replicas=replicas)
                     yield _Named(node=node, pod=pod)
                     return
+        if llmisvc.is_hugging_face(model):
+            node = llmisvc.hugging_face(model)
+            pod = Pod(node=predictor, kind=self._kind, replicas=replicas)
+            yield _Named(node=node, pod=pod, configured=True)
+            return
         if model.get("args") is not None or model.get("image") is not None:
             yield _Named(node=model, pod=Pod(node=predictor, kind=self._kind, replicas=replicas))
 

@@ -1,4 +1,4 @@
-"""KServe's LLMInferenceService -> the engine that its controller starts.
+"""KServe's LLMInferenceService and its Hugging Face runtime -> the engine that they start.
 
 The object names a model and parallel sizes; the command is that of an LLMInferenceServiceConfig of
 the cluster (KServe's own: config/llmisvcconfig): `vllm serve /mnt/models`, then what
@@ -27,6 +27,61 @@ SIZES = (
     ("data", "--data-parallel-size"),
     ("dataLocal", "--data-parallel-size-local"),
 )
+
+RENAMED = {"model-name": "--served-model-name", "model-id": "--model"}
+SERVER_ONLY = (
+    "backend",
+    "task",
+    "max-length",
+    "model-dir",
+    "http-port",
+    "grpc-port",
+    "workers",
+    "enable-docs-url",
+    "predictor-protocol",
+    "return-token-type-ids",
+    "return-probabilities",
+    "disable-lower-case",
+    "disable-special-tokens",
+)
+"""Options of KServe's huggingfaceserver that vLLM does not have (python/huggingfaceserver/__main__.py);
+all others go to vLLM."""
+
+
+def is_hugging_face(model: Node) -> bool:
+    """spec.predictor.model of the runtime that serves text models with vLLM."""
+    own = model.get("image") is not None or model.get("command") is not None
+    return model.text("modelFormat", "name") == "huggingface" and not own
+
+
+def hugging_face(model: Node) -> Node:
+    """Its container: `vllm serve` with the options that reach vLLM."""
+    uri = model.get("storageUri")
+    local = uri is None or uri.unknown is not None or not uri.string.startswith(HUB)
+    words = [_text("vllm", model), _text("serve", model)]
+    name = MOUNTED if local or uri is None else uri.string.removeprefix(HUB)
+    more: list[Node] = []
+    rows = model.list("args")
+    place = 0
+    while place < len(rows):
+        row = rows[place]
+        place += 1
+        option, equals, value = row.string.partition("=")
+        bare = option.removeprefix("--").replace("_", "-")
+        values = [_text(value, row)] if equals else []
+        while not equals and place < len(rows) and not rows[place].string.startswith("--"):
+            values.append(rows[place])
+            place += 1
+        if bare == "model-id" and values:
+            name = values[0].string
+        elif bare in RENAMED:
+            more += [_text(RENAMED[bare], row), *values]
+        elif bare not in SERVER_ONLY:
+            more += [row] if equals else [row, *values]
+    words.append(_text(name, uri or model))
+    merged = {**model.value, "command": Node(words, model.file, model.line)}
+    merged["args"] = Node(more, model.file, model.line)
+    return Node(merged, model.file, model.line)
 
 
 @frozen

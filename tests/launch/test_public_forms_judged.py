@@ -275,3 +275,21 @@ def test_what_is_not_known_is_said_as_it_is_written() -> None:
     )
     assert given[1].model.text == "os.environ['M']"
     assert str(given[1].model.value) == "os.environ['M']"
+
+
+def test_the_hugging_face_runtime_of_kserve() -> None:
+    """Its own options do not reach vLLM; which vLLM it holds is not in the file."""
+    text = (
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: q}\n"
+        "spec:\n  predictor:\n    model:\n      modelFormat: {name: huggingface}\n"
+        "      args: [--model_name=q, --max_length, '512', --backend=vllm, --max-model-len=8192,\n"
+        "        --disable-log-requests]\n"
+        '      storageUri: "hf://org/model"\n'
+        '      resources: {limits: {nvidia.com/gpu: "1"}}\n'
+    )
+    given = facts(text, "isvc.yaml")
+    assert given[1].model.value == "org/model"
+    assert given[1].get("served_model_name") == ["q"]
+    assert found(argument_unknown, given) == []
+    (finding,) = found(argument_removed, given)
+    assert finding.severity == "warning"
