@@ -166,6 +166,9 @@ def become(command: Sequence[str]) -> int:
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], list(command), _environment())  # noqa: S606 - no shell on purpose
+    except ValueError:  # an empty name
+        say(f"{command[0]!r}: cannot be started: is no name of a program")
+        return NOT_FOUND
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno == errno.ENOENT and "/" not in command[0]:

@@ -72,7 +72,9 @@ HOST_IN_VALUE = re.compile(
 
 URL_SCHEME = re.compile(r"[A-Za-z][\w+.-]*(?=://)")
 
-POD_VARIABLES = ("HOSTNAME", "POD_NAME", "NODE_NAME")
+POD_VARIABLES = ("HOSTNAME", "POD_NAME", "NODE_NAME", "SLURMD_NODENAME")
+NODE_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_TOPOLOGY_ADDR")
+USER_VARIABLES = ("USER", "LOGNAME", "SLURM_JOB_USER")
 
 
 class Redactor:
@@ -237,7 +239,9 @@ class Redactor:
     def _variable(self, name: str, value: str) -> str:
         if SECRET_NAME.search(name) and value and not value.startswith("<"):
             return self._mask("token", value)
-        if name in ("USER", "LOGNAME") and value != "root":
+        if name in NODE_LISTS and value:
+            return self._mask("host", value)
+        if name in USER_VARIABLES and value != "root":
             return self._mask("user", value)
         if name in POD_VARIABLES and value and not value.startswith("<"):
             self._learn_host(value)

@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 import socket
+import textwrap
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from infer_doctor.model import Finding, Report, Severity
@@ -21,6 +23,9 @@ SHOWN = 5
 """Findings that are told; the report has all."""
 
 EXCERPT = 160
+
+WIDTH = 80
+"""Columns: `kubectl logs` breaks no lines, and a terminal breaks them within words."""
 
 ENDINGS = {
     "json": "json",
@@ -80,37 +85,56 @@ def started(report: Report, program: str) -> str:
     """What is said before the command is started: the counts, a line for each that is wrong."""
     lines = [f"{words.totals(report)} in {report.duration_s:.1f} s; starting {program}"]
     told = [f for f in words.findings(report) if f.severity != "info"]
-    lines += [f"  {f.severity}: {_line(f.message)} [{f.check}]" for f in told[:SHOWN]]
+    for finding in told[:SHOWN]:
+        lines += _wrapped(f"{finding.severity}: {finding.message} [{finding.check}]", 2)
     if len(told) > SHOWN:
         lines.append(f"  and {len(told) - SHOWN} more")
+    reasons = Counter(row.reason or "" for row in report.results if row.outcome == "blocked")
+    if report.counts.blocked > report.counts.passed + report.counts.failed and reasons:
+        lines += _wrapped(f"most was undecided: {reasons.most_common(1)[0][0]}", 2)
     return "\n".join(lines)
 
 
 def refused(report: Report, fail_on: Severity, required: Collection[str]) -> str:
     """Why the command is not started and what to do, the cause first."""
-    launch = " ".join(report.target.launch or ())
-    lines = [f"refused: {words.totals(report)}", f"  not started: {_line(launch)}"]
+    lines = [f"refused: {words.totals(report).partition(';')[0]}"]
     found = _refusing(report, fail_on)
     for finding in found[:SHOWN]:
-        lines.append(f"  {finding.severity}: {_line(finding.message)} [{finding.check}]")
+        lines += _wrapped(f"{finding.severity}: {finding.message} [{finding.check}]", 2)
         for evidence in finding.evidence[:2]:
             excerpt = _line(evidence.excerpt)[:EXCERPT]
-            lines.append(f"    {words.place(evidence)}" + (f": {excerpt}" if excerpt else ""))
+            lines += _wrapped(words.place(evidence) + (f": {excerpt}" if excerpt else ""), 4)
         for fix in finding.fixes[:2]:
-            lines.append(f"    fix: {_line(words.title(fix))}")
+            lines += _wrapped(f"fix: {words.title(fix)}", 4)
             lines += [
                 f"      {text}" for is_command, text in map(words.step, fix.actions) if is_command
             ]
     if len(found) > SHOWN:
         lines.append(f"  and {len(found) - SHOWN} more")
+    by_reason: dict[str, list[str]] = {}
     for id, reason in _undecided(report, required):
-        lines.append(f"  undecided, but required: {id}: {_line(reason)}")
+        by_reason.setdefault(reason, []).append(id)
+    for reason, ids in by_reason.items():
+        lines += _wrapped(f"undecided, but required: {', '.join(ids)}: {reason}", 2)
+    lines += _wrapped(f"not started: {' '.join(report.target.launch or ())}", 2)
     lines.append("  To start it all the same: INFER_DOCTOR_SKIP=1, or INFER_DOCTOR_WARN_ONLY=1")
     return "\n".join(lines)
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Lines of at most 80 columns where words allow it; paths and options stay whole."""
+    return textwrap.wrap(
+        _line(text),
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def leave_message(text: str) -> None:

@@ -135,6 +135,12 @@ def test_a_command_that_cannot_be_started(words: list[str], code: int, tmp_path:
     assert f"infer-doctor: {words[0]}: cannot be started" in done.stderr
 
 
+def test_an_empty_command_cannot_be_started(tmp_path: Path) -> None:
+    done = Run(tmp_path)("preflight", "--", "")
+    assert done.returncode == 127
+    assert "'': cannot be started" in done.stderr
+
+
 def test_a_refusal_says_why_and_starts_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "started"
     done = Run(tmp_path)("preflight", *REFUSING, "--", "touch", str(mark))
@@ -144,6 +150,7 @@ def test_a_refusal_says_why_and_starts_nothing(tmp_path: Path) -> None:
     assert any("[gpu-none]" in line or "[driver-missing]" in line for line in rest)
     assert any(line.strip().startswith("fix: ") for line in rest)
     assert "INFER_DOCTOR_SKIP=1" in rest[-1]
+    assert all(len(line) <= refusal.WIDTH or " " not in line.strip() for line in rest)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +168,14 @@ def test_an_emergency_is_stronger_than_a_wrong_option(tmp_path: Path) -> None:
     assert Run(tmp_path, wrong)("preflight", "--", "true").returncode == 2
     emergency = {**wrong, "INFER_DOCTOR_SKIP": "1"}
     assert Run(tmp_path, emergency)("preflight", "--no-such-option", "--", "true").returncode == 0
+
+
+def test_an_emergency_is_stronger_than_a_broken_settings_file(tmp_path: Path) -> None:
+    (tmp_path / "infer-doctor.toml").write_text("x = [")
+    words = [COMMAND, "preflight", "--", "true"]
+    assert subprocess.run(words, cwd=tmp_path).returncode == 2
+    variables = {**os.environ, "INFER_DOCTOR_SKIP": "1"}
+    assert subprocess.run(words, cwd=tmp_path, env=variables).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -181,7 +196,13 @@ def test_what_is_undecided_stops_only_when_it_is_required(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "words", [["--"], ["--select", "no-such", "--", "true"], ["--require", "no-such", "--", "true"]]
+    "words",
+    [
+        ["--"],
+        ["--select", "no-such", "--", "true"],
+        ["--require", "no-such", "--", "true"],
+        ["--wait", "nan", "--", "true"],
+    ],
 )
 def test_wrong_usage_starts_nothing(words: list[str], tmp_path: Path) -> None:
     assert Run(tmp_path)("preflight", *words).returncode == 2

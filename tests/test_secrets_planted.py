@@ -279,6 +279,9 @@ def test_what_one_file_names_is_masked_in_another() -> None:
         ),
         ("HF_ENDPOINT", "https://hf-mirror.com", "https://hf-mirror.com"),
         ("VLLM_HOST_IP", "0.0.0.0", "0.0.0.0"),
+        ("SLURM_JOB_NODELIST", "gpu[01-04],gpu07", "<host:1>"),
+        ("SLURMD_NODENAME", "gpu-07", "<host:1>"),
+        ("SLURM_JOB_USER", "wagner", "<user:1>"),
     ],
 )
 def test_variables_that_name_machines(name: str, value: str, expected: str) -> None:

@@ -13,6 +13,7 @@ from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
     EXIT,
     document,
+    finite,
     machine_options,
     now,
     option,
@@ -30,6 +31,7 @@ MEGABYTE = 1_000_000
 @option(
     "--max-size",
     type=click.FloatRange(min=0.1),
+    callback=finite,
     default=20.0,
     show_default=True,
     metavar="MB",

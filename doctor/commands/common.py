@@ -25,7 +25,7 @@ LONGEST_TIMEOUT_S = 86_400
 Option = Callable[[Any], Any]
 
 
-def _finite(_: click.Context, parameter: click.Parameter, value: float) -> float:
+def finite(_: click.Context, parameter: click.Parameter, value: float) -> float:
     """NaN is within every range."""
     if value != value:
         raise click.BadParameter("it is no number", param=parameter)
@@ -124,7 +124,7 @@ machine_options = options(
     option(
         "--timeout",
         type=click.FloatRange(min=0.5, max=LONGEST_TIMEOUT_S),
-        callback=_finite,
+        callback=finite,
         default=20.0,
         show_default=True,
         metavar="S",

@@ -15,6 +15,7 @@ from infer_doctor.commands.common import (
     baseline_option,
     chosen,
     document,
+    finite,
     machine_options,
     now,
     option,
@@ -58,6 +59,7 @@ class _Preflight(click.Command):
     "--wait",
     type=click.FloatRange(min=0, max=86_400),
     default=0.0,
+    callback=finite,
     metavar="S",
     help="Look again for so long while what is missing may still come: driver, fabric, mount, port, "
     "model files.",
