@@ -89,6 +89,11 @@ def _settings(words: Sequence[str]) -> dict[str, dict[str, object]]:
     name = next((word for word in words if word in COMMANDS), None)
     if name is None or "--help" in words or "-h" in words:
         return {}
+    if name == "preflight":
+        from infer_doctor.preflight import skipped
+
+        if skipped():  # in an emergency a broken file keeps nothing from starting
+            return {}
     try:
         found = config.find(_answering(os.getcwd()))
     except config.BadConfig as error:
