@@ -24,6 +24,7 @@ from infer_doctor.commands.common import (
 
 if TYPE_CHECKING:
     from infer_doctor.engine import Subject
+    from infer_doctor.model import CheckResult
     from infer_doctor.registry import Registry
     from infer_doctor.runs.answering import Answered
 
@@ -39,6 +40,9 @@ DECIDES = {
     "quality": ("run-quality-degraded",),
 }
 """Checks without which a question has no answer."""
+
+LAYERS = ("driver", "cuda_init", "deep_libraries")
+"""Modules of checks for what an engine loads first: a broken layer below it is named before it."""
 
 
 @click.command()
@@ -131,6 +135,7 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
     from infer_doctor.runs.words import NoRun
 
     started, started_at = time.monotonic(), now()
+    below: list[CheckResult] = []
     if url is not None and question != "timeout":
         raise click.UsageError("only timeout takes the URL of a server")
     registry = registry_of_checks()
@@ -145,7 +150,11 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
                 facts, measured = _replayed(question, kept, options)
             else:
                 examination = Examination.of(
-                    registry, command=list(command), python=options["python"], host=host
+                    registry,
+                    command=list(command),
+                    python=options["python"],
+                    deep=question == "engine-load",
+                    host=host,
                 )
                 subject = examination.subjects[0]
                 with logs_in(options["keep"]) as folder:
@@ -164,6 +173,8 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
                         )
                         if not options["share_gpu"]:
                             refuse_when_busy(subject)
+                        if question == "engine-load" and session.gpus:
+                            below = _layers(registry, subject)
                         facts, measured = _live(question, session, options, keeper)
                     if options["keep"]:
                         keeper.write(folder)
@@ -177,7 +188,24 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
         raise click.ClickException(
             f"{error.filename or ''}: {error.strerror}".strip(": ")
         ) from None
-    _finish(registry, subject, facts, measured, question, command, options, started, started_at)
+    _finish(
+        registry, subject, facts, measured, question, command, options, started, started_at, below
+    )
+
+
+def _layers(registry: Registry, subject: Subject) -> list[CheckResult]:
+    """Driver, context and libraries by `check --deep`; an engine above a broken one fails too."""
+    from infer_doctor.engine import run
+
+    modules = {f"infer_doctor.checks.{name}" for name in LAYERS}
+    results = run(
+        [row for row in registry.checks.values() if row.function.__module__ in modules], subject
+    )
+    for result in results:
+        for finding in result.findings:
+            if finding.severity == "error":
+                note(f"below the engine: {finding.message} [{finding.check}]")
+    return results
 
 
 def _bare(registry: Registry, folder: str) -> Subject:
@@ -253,6 +281,7 @@ def _finish(
     options: dict[str, Any],
     started: float,
     started_at: str,
+    below: list[CheckResult],
 ) -> None:
     from infer_doctor.engine import run
     from infer_doctor.redact import Redactor, without_secrets
@@ -263,7 +292,7 @@ def _finish(
     wanted = [
         row for row in registry.checks.values() if any(need.fact in facts for need in row.needs)
     ]
-    results = run(wanted, subject)
+    results = [*below, *run(wanted, subject)]
     redactor = Redactor(list(subject.host.captures.values()) if subject.host else [])
     report = build(
         command="reproduce",

@@ -63,6 +63,10 @@ def render(report: Report, width: int = 80) -> list[Line]:
         from infer_doctor.render.server import lines as of_server
 
         lines += [Line(text) for text in of_server(report.measurements, width)]
+    if report.measurements and report.command in ("reproduce", "compare"):
+        from infer_doctor.render.runs import lines as of_runs
+
+        lines += [Line(text) for text in of_runs(report.measurements, width)]
     lines += _rest(report, width)
     return [Line(plain(line.text), line.style) for line in lines]
 

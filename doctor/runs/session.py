@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ from infer_doctor.facts.gpu import GpuMemory
 from infer_doctor.facts.memory_plan import Planned
 from infer_doctor.facts.owners import GpuOwners
 from infer_doctor.frozen import frozen
+from infer_doctor.launch.command import read as read_command
 from infer_doctor.launch.model import Launch
 from infer_doctor.runs import tiny
 from infer_doctor.runs.child import Limits, available
@@ -33,8 +35,10 @@ BUSY = 0.02
 
 TINY_CONTEXT = 4096
 KV_TOO_LONG = 1 << 22
-"""Tokens of the tiny model's context when the KV cache is to be too small: 1 KiB a token and layer,
-so that a cache of some GiB does not hold it."""
+"""Tokens of the tiny model's context when the KV cache is to be too small."""
+
+KV_SHARE = 0.1
+"""Utilisation of that start: the smaller, the faster it is there; the cache has to be 1.5 times it."""
 
 
 @frozen
@@ -78,7 +82,8 @@ def prepare(
     python = interpreter.executable if isinstance(interpreter, Interpreter) else None
     variables = dict(os.environ)
     if launch is None:
-        words = _of_tiny(folder, question, at, python)
+        words = _of_tiny(folder, question, at, python, _memory(subject))
+        subject.give(Launch, read_command(words))  # so that the memory plan knows it too
         engine, entry = "vllm", "serve"
     else:
         words = program_of(launch, python)
@@ -110,7 +115,17 @@ def prepare(
     )
 
 
-def _of_tiny(folder: str, question: str, at: str, python: str | None) -> tuple[str, ...]:
+def _memory(subject: Subject) -> int:
+    """Bytes of the largest GPU; without one those of the host."""
+    memory = subject.get(GpuMemory)
+    if isinstance(memory, GpuMemory) and memory.rows:
+        return max(row.total for row in memory.rows)
+    return available()
+
+
+def _of_tiny(
+    folder: str, question: str, at: str, python: str | None, memory: int
+) -> tuple[str, ...]:
     """`vllm serve` of a model that is written for the question."""
     if python is None:
         raise NoRun("no engine was found: give --python, or a launch after --")
@@ -120,11 +135,13 @@ def _of_tiny(folder: str, question: str, at: str, python: str | None) -> tuple[s
         tiny.write(model, tiny.Shape(context=TINY_CONTEXT))
         return (*words, "--max-model-len", str(TINY_CONTEXT))
     if at == "kv":
-        tiny.write(model, tiny.Shape(context=KV_TOO_LONG), weights=False)
-        return (*words, "--max-model-len", str(KV_TOO_LONG), "--gpu-memory-utilization", "0.1")
+        layer = tiny.Shape(layers=1).kv_bytes_per_token * KV_TOO_LONG
+        layers = max(2, math.ceil(1.5 * KV_SHARE * memory / layer))
+        tiny.write(model, tiny.Shape(context=KV_TOO_LONG, layers=layers), weights=False)
+        words += ["--max-model-len", str(KV_TOO_LONG)]
+        return (*words, "--gpu-memory-utilization", str(KV_SHARE))
     if at == "load":
-        need = available() if not shutil.which("nvidia-smi") else 200 * GIB
-        tiny.write(model, _heavy(need), weights=False)
+        tiny.write(model, _heavy(int(1.4 * memory)), weights=False)
         return (*words, "--max-model-len", "1024")
     tiny.write(model, _heavy(8 * GIB), weights=False)
     return (*words, "--max-model-len", "4096", "--gpu-memory-utilization", "0.995")
@@ -187,7 +204,8 @@ def costs(session: Session, starts: int) -> list[str]:
     lines = []
     if session.planned is not None:
         plan = session.planned.plan
-        weights = plan.rank.weights / GIB
+        if value_in(session.plan.words, "load-format") != "dummy":
+            weights = plan.rank.weights / GIB
         lines.append(f"up to {gib(plan.budget)} of each GPU (the memory plan)")
     elif session.gpus:
         lines.append(f"the memory of {session.gpus} GPUs up to the launch's utilisation")
@@ -195,8 +213,8 @@ def costs(session: Session, starts: int) -> list[str]:
         lines.append(f"host memory, {gib(available())} are available")
     one = START_S + weights / LOAD_GIB_S
     most = session.plan.limits.wall_s
-    times = f"{starts} starts" if starts > 1 else "one start"
-    lines.append(f"up to {times}, each about {one:.0f} s, at most {most:.0f} s")
+    times = f"up to {starts} starts, each" if starts > 1 else "one start,"
+    lines.append(f"{times} about {one:.0f} s, at most {most:.0f} s")
     return lines
 
 
@@ -206,7 +224,7 @@ def facts_of(session: Session) -> dict[str, dict[str, float]]:
         return {"plan": {}, "default": {}}
     plan = session.planned.plan
     return {
-        "plan": {"max-model-len": float(plan.longest)},
+        "plan": {"max-model-len": float(plan.longest)} if plan.longest else {},
         "default": {
             "max-model-len": float(plan.settings.context),
             "gpu-memory-utilization": plan.settings.utilisation,
