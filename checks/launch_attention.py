@@ -281,7 +281,8 @@ def kv_cache_unscaled(
     if dtype not in ("fp8", "fp8_e4m3", "fp8_inc"):
         raise NotApplicable("the KV cache is not kept in fp8 with scales")
     config = require_config(config, files, published)
-    if options.get("calculate_kv_scales") is True or read.is_mla(config.values):
+    measured = word(options, "quantization") == "inc"  # its scales lie beside: QUANT_CONFIG
+    if measured or options.get("calculate_kv_scales") is True or read.is_mla(config.values):
         raise NotApplicable("the scales do not come from the checkpoint")
     own = config.values.get("quantization_config")
     of_files = files.quantization if files is not None else None

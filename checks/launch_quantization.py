@@ -90,8 +90,11 @@ def quantization_unknown(
             return
         if plugin and not is_here(launch):
             raise Unavailable("whether the plugin is installed there is not known")
+        names = distributions.by_name if distributions is not None else ()
+        looked = any(one == "vllm" or one.startswith("vllm-") for one in names)
         yield Finding(
             about=METHOD,
+            confidence="certain" if looked or not plugin else "likely",
             message=f"vLLM {options.version} has no quantization {asked!r} any more: removed in about "
             f"{gone[0]}.{gone[1]}{f', now {instead}' if instead else ''}",
             evidence=evidence(options, METHOD),

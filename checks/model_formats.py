@@ -229,8 +229,10 @@ def gguf_unsupported(
         raise Unavailable("whether vllm-gguf-plugin is installed is not known")
     if PLUGINS["gguf"] in distributions.by_name:
         return
+    there = any(one == "vllm" or one.startswith("vllm-") for one in distributions.by_name)
     yield Finding(
         about="model",
+        confidence="certain" if there else "likely",
         message=f"{name} is a GGUF file, and vLLM {options.version} reads those only with "
         f"{PLUGINS['gguf']}",
         evidence=(

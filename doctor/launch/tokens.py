@@ -11,6 +11,9 @@ from infer_doctor.launch.model import Place
 
 OPERATORS = (";;", "&&", "||", "|&", ";", "&", "|", "(", ")", "\n")
 REDIRECTION = re.compile(r"\d*(?:>>|>&|<&|<>|>\||<<<|>|<)|&>>?")
+PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]*>(?=[\s/:,]|$)")
+"""<model>, <HEAD_NODE_IP>: stands for a value in documentation; a shell would read and write files of
+these names."""
 HERE = re.compile(r"\d*<<-?(?!<)[ \t]*")
 PARAMETER = re.compile(r"([A-Za-z_]\w*|[@*#?$!0-9-])(\[[@*]\])?")
 PLAIN = re.compile(r"[^\s;&|()<>\\'\"$`]+")
@@ -93,6 +96,8 @@ class Lexer:
                 self._at = found.end()
                 delimiter = "".join(part.text for part in self._word())
                 self._here.append((delimiter, "<<-" in found[0]))
+            elif PLACEHOLDER.match(text, self._at):
+                yield self._token()
             elif found := REDIRECTION.match(text, self._at):
                 self._at = found.end()
                 while self._at < len(text) and text[self._at] in " \t":
@@ -141,6 +146,11 @@ class Lexer:
         start = self._at
         while self._at < len(self._text):
             char = self._text[self._at]
+            blank = self._at == start or self._text[self._at - 1] in "=/:,"
+            if char == "<" and blank and (found := PLACEHOLDER.match(self._text, self._at)):
+                parts.append(Part(kind="unknown", text=found[0]))
+                self._at = found.end()
+                continue
             if char in " \t\r\n;&|()<>" and self._at > start:
                 break
             if char == "\\":

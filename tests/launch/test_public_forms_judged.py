@@ -19,6 +19,7 @@ from infer_doctor.checks.manifest import gpu_count, gpu_missing
 from infer_doctor.checks.security import key_exposed, remote_code
 from infer_doctor.facts.engine_options import EngineQuestion
 from infer_doctor.facts.vllm_options import engine_options, vllm_table
+from infer_doctor.launch.model import Unknown
 from infer_doctor.launch.recognise import launches
 from infer_doctor.model import Finding
 from infer_doctor.testing import examine
@@ -293,3 +294,23 @@ def test_the_hugging_face_runtime_of_kserve() -> None:
     assert found(argument_unknown, given) == []
     (finding,) = found(argument_removed, given)
     assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("line", "model"),
+    [
+        ("vllm serve <model> --master-addr <HEAD_NODE_IP> --port 8000", "<model>"),
+        ("ACCOUNT=<account> vllm serve az://<container>/<path> --port 8000", "<container>"),
+    ],
+)
+def test_placeholders_of_documentation_stand_for_values(line: str, model: str) -> None:
+    given = script(line)
+    assert given[1].model.value == Unknown(model)
+    assert given[1].get("port") == 8000
+    assert not found(model_unnamed, given)
+    assert not found(argument_value, given)
+
+
+def test_redirections_stay_redirections() -> None:
+    given = script("vllm serve m < in.txt > out.log 2>&1")
+    assert [word.text for word in given[0].words] == ["m"]
