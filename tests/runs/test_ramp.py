@@ -1,0 +1,44 @@
+"""Which cause the server's own numbers name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from infer_doctor.facts.run import Step
+from infer_doctor.runs.ramp import Wanted, cause_of
+
+STEP = Step(
+    concurrency=8,
+    requests=16,
+    failed=0,
+    late=9,
+    ttft_median=2.0,
+    ttft_worst=5.0,
+    total_median=4.0,
+    total_worst=8.0,
+    queue_mean=0.0,
+    waiting_most=0.0,
+    running_most=8.0,
+    preemptions=0.0,
+    kv_most=0.2,
+    loop_lag=0.01,
+    steps_made=900.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({}, "slow"),
+        ({"steps_made": 0.0}, "stalled"),
+        ({"preemptions": 4.0, "waiting_most": 3.0, "queue_mean": 1.5}, "preemption"),
+        ({"waiting_most": 6.0, "queue_mean": 1.5}, "queueing"),
+        ({"waiting_most": 6.0, "queue_mean": 0.1}, "slow"),
+        ({"loop_lag": 3.0}, "blocked-loop"),
+        ({"running_most": None, "waiting_most": None, "steps_made": None}, "slow"),
+    ],
+)
+def test_each_cause(changes: dict[str, object], cause: str) -> None:
+    assert cause_of(replace(STEP, **changes), Wanted()) == cause
