@@ -120,12 +120,17 @@ def _bars(value: Any) -> list[tuple[str, float, str]]:
         bound = next((row[key] for key in BOUNDS if key in row), None)
         count = row.get("count")
         if seconds is not None and row.get("name"):
-            rows.append((str(row["name"]), float(seconds), f"{seconds:.1f} s"))
+            rows.append((str(row["name"]), float(seconds), _duration(float(seconds))))
         elif bound is not None and isinstance(count, (int, float)):
             rows.append((f"up to {bound}", float(count), f"{count:g}"))
         else:
             return []
     return [(name, max(length, 0.0), text) for name, length, text in rows]
+
+
+def _duration(seconds: float) -> str:
+    """Milliseconds where tenths of a second would be nothing."""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
 def _chart(rows: list[tuple[str, float, str]], e: Escape) -> Iterator[str]:

@@ -72,6 +72,11 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
     if ttft is not None:
         each = f", per token {_ms(itl['mean_ms'])}" if itl is not None else ""
         yield f"      server's own mean: first token {_ms(ttft['mean_ms'])}{each}"
+    if load["own_delay_ms"] > 50:
+        yield (
+            f"      this machine was late by up to {_ms(load['own_delay_ms'])}: shorter times are "
+            "not the server's"
+        )
     if not all(row["tokens_exact"] for row in load["levels"]):
         yield "      the server does not count tokens: events were counted"
     if load["stopped"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infer_doctor.facts.server import (
@@ -243,7 +243,9 @@ class _Run:
         if self.asker.left <= 1:
             self.skipped.append(f"{name}: the requests of a probe are used up")
             return
-        await self.asker.post(name, path, body, limit_s)
+        row, answer = await self.asker.post(name, path, body, limit_s)
+        if name == "structured" and row.fine:
+            self.asker.exchanges[-1] = replace(row, problem=_against_schema(answer))
 
     async def _stream(self, model: str) -> Streamed:
         """A stream of a chat, or of a completion where the server has no chat."""
@@ -329,6 +331,19 @@ class _Run:
             own_request=own_request,
             gaps=tuple(gaps),
         )
+
+
+def _against_schema(answer: Any) -> str:
+    """What is wrong with the content that STRUCTURED asked for; "" when nothing is, or it was cut."""
+    try:
+        choice = answer["choices"][0]
+        content, finish = choice["message"]["content"], choice.get("finish_reason")
+    except (TypeError, LookupError, AttributeError):
+        return "the answer has no content"
+    found = parsed(str(content).encode())
+    if isinstance(found, dict) and found.get("answer") in ("yes", "no") and len(found) == 1:
+        return ""
+    return "" if finish == "length" else "the content is not JSON of the schema that was given"
 
 
 STRUCTURED: dict[str, Any] = {

@@ -93,6 +93,7 @@ def measured(found: Found | None, load: Load | None) -> dict[str, Any] | None:
             "levels": [_level(row) for row in load.levels],
             "knee": load.knee,
             "stopped": load.stopped,
+            "own_delay_ms": load.lag_ms,
             "server_ttft": _pace(load.server_ttft),
             "server_time_per_token": _pace(load.server_itl),
         }

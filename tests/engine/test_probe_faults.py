@@ -165,6 +165,17 @@ def test_wrong_model(server: Served, tmp_path: Path) -> None:
     assert report[0]["fixes"][0]["title"].startswith(f"Ask for {MODEL}")
 
 
+def test_features(server: Served, tmp_path: Path) -> None:
+    """The server was not started for tools; structured output needs nothing."""
+    words = [server.url, "--structured", "--tools"]
+    report = probed(tmp_path, *words, variables=server.variables)
+    assert primary(report) == "server-feature-broken"
+    assert report[0]["primary"]["about"] == "tools"
+    exchanges = {row["name"]: row for row in facts(report)["Answers"]["exchanges"]}
+    assert (exchanges["structured"]["status"], exchanges["structured"]["problem"]) == (200, "")
+    assert report[0]["counts"]["warning"] == 1
+
+
 def test_keys(server: Served, tmp_path: Path) -> None:
     assert primary(probed(tmp_path, server.url)) == "server-key-missing"
     wrong = probed(tmp_path, server.url, variables={"OPENAI_API_KEY": "sk-wrong-0123456789abc"})
