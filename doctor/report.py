@@ -97,6 +97,18 @@ def verdict_of(
     return "pass"
 
 
+def _once(results: Sequence[CheckResult]) -> list[CheckResult]:
+    """Without rows that say the same again: two branches of a script may start the same container."""
+    seen = set()
+    kept = []
+    for row in results:
+        key = (row.check, row.subject, row.findings)
+        if not row.findings or key not in seen:
+            kept.append(row)
+        seen.add(key)
+    return kept
+
+
 def build(
     *,
     command: str,
@@ -113,7 +125,7 @@ def build(
     plan: dict[str, Any] | None = None,
 ) -> Report:
     """The masked report of one run."""
-    results = _decided(results)
+    results = _once(_decided(results))
     findings = sorted((f for row in results for f in row.findings), key=rank)
     fixes, renamed = _fixes(findings)
     outcomes = [row.outcome for row in results]
