@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.deep_links import LinkRank, LinkRun
@@ -145,17 +145,22 @@ def not_direct(run: LinkRun, links: GpuNvlinks | None) -> Iterator[Finding]:
     settings = sorted({text for row in run.ranks for text in row.settings if _disables(text)})
     said = [f"CUDA denies peer access {', '.join(denied)}"] if denied else []
     said += [f"NCCL chose {', '.join(via)}"] if indirect else []
-    said += [f"because {', '.join(settings)} is set"] if settings and indirect else []
+    said += [f"because {', '.join(settings)} is set"] if settings else []
     yield Finding(
         about="NVLink",
         message=f"GPUs with NVLink sum at {speed / 1e9:.0f} GB/s (NVLink gives more than "
         f"{LEAST_NVLINK / 1e9:.0f})" + "".join(f"; {text}" for text in said),
         evidence=(
-            Evidence(source=run.source, excerpt=f"{run.large_bytes / GIB:.2f} GiB, via {via}"),
+            Evidence(source=run.source, excerpt=_measured(run, via)),
             *(Evidence(source="NCCL", excerpt=f"{text} (environment)") for text in settings),
         ),
         fixes=tuple(unset(text.partition("=")[0]) for text in settings),
     )
+
+
+def _measured(run: LinkRun, via: Sequence[str]) -> str:
+    words = f", transport {', '.join(via)}" if via else ""
+    return f"{run.large_bytes / GIB:.2f} GiB in {max(row.large_s or 0 for row in run.ranks):.4f} s{words}"
 
 
 def _disables(setting: str) -> bool:

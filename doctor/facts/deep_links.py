@@ -12,13 +12,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.libraries import LoadedLibraries
+from infer_doctor.facts.visible import VisibleDevices
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch
 from infer_doctor.registry import probe
+from infer_doctor.units import plural
 
 LIMIT_S = 90.0
 """Two contexts, the libraries from a cold disk and NCCL's set-up take some 10 s on two H200."""
@@ -34,7 +37,7 @@ SCRIPT = r"""
 import ctypes, json, os, select, signal, sys, time
 runtime_path, nccl_path, count, small, large, limit, extra = json.loads(sys.argv[1])
 os.environ.update(extra)
-os.environ.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,ENV,NET"})
+os.environ.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,ENV,NET,P2P,SHM"})
 os.environ.pop("NCCL_DEBUG_FILE", None)
 pointer, size = ctypes.c_void_p, ctypes.c_size_t
 class Id(ctypes.Structure):
@@ -216,23 +219,21 @@ def link_run(
     interpreter: Interpreter,
     loaded: LoadedLibraries,
     gpus: Gpus,
+    visible: VisibleDevices | None,
+    chosen: ChosenGpus | None,
     launch: Launch | None,
 ) -> LinkRun:
-    """Sum over all visible GPUs; some 800 MiB on each for seconds."""
-    if len(gpus.gpus) < 2:
-        raise Absent(f"NVML lists {len(gpus.gpus)} GPU, a sum over links needs two")
+    """Sum over the GPUs that the engine would take; some 800 MiB on each for seconds."""
+    count = len(visible.entries) if visible else len(gpus.gpus)
+    count = len(chosen.indices) if chosen else count
+    if count < 2:
+        raise Absent(f"{plural(count, 'GPU')} would be taken: a sum over links needs two")
     paths = {row.copy.library: row.path for row in loaded.rows}
     for library in ("cudart", "nccl"):
         if library not in paths:
             raise Unavailable(f"the engine's process would load no lib{library}")
-    variables = _variables(launch)
-    visible = variables.get("CUDA_VISIBLE_DEVICES")
-    count = len([part for part in visible.split(",") if part]) if visible else len(gpus.gpus)
-    if count < 2:
-        raise Absent("the launch sees one GPU: nothing is summed over links")
-    argument = json.dumps(
-        [paths["cudart"], paths["nccl"], count, SMALL, LARGE, RANK_LIMIT_S, variables]
-    )
+    question = [paths["cudart"], paths["nccl"], count, SMALL, LARGE, RANK_LIMIT_S]
+    argument = json.dumps([*question, _variables(launch)])
     command = [interpreter.executable, "-I", "-S", "-c", SCRIPT, argument]
     answer = host.ask("run", command=command, limit_s=LIMIT_S, input="")
     lines = [line for line in answer["stdout"].splitlines() if line.startswith("{")]
