@@ -37,7 +37,7 @@ SCRIPT = r"""
 import ctypes, json, os, select, signal, sys, time
 runtime_path, nccl_path, count, small, large, limit, extra = json.loads(sys.argv[1])
 os.environ.update(extra)
-os.environ.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,ENV,NET,P2P,SHM"})
+os.environ.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,ENV,NET"})
 os.environ.pop("NCCL_DEBUG_FILE", None)
 pointer, size = ctypes.c_void_p, ctypes.c_size_t
 class Id(ctypes.Structure):
