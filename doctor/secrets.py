@@ -23,7 +23,7 @@ PLACEHOLDER = re.compile(
 STANDS_FOR_KEY = re.compile(
     r"empty|none|null|dummy|fake|placeholder|change[-_]?me|redacted|unused|not[-_]needed"
     r"|no[-_]?key(?:[-_]required)?|sk-no-key-required|token-abc123|vllm|ollama|lm-studio|api[-_]?key"
-    r"|key|token|secret|password|<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|\{\{[^{}]*\}\}|(?-i:\$[A-Z_][A-Z0-9_]*)"
+    r"|key|token|secret|password|<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|\{\{[^{}\"']*\}\}|(?-i:\$[A-Z_][A-Z0-9_]*)"
     r"|\$\{\w+(?::?-|:?\?[^{}]*)?\}|\$\([\w.-]+\)|x+|\*+|\.+|(?:hf_|sk-)?(?:x+|\*+|\.+)"
     r"|(?:your|my|insert|replace|paste)(?:[-_ ](?:own|with|hf|hugging[-_]?face|openai|vllm|secret"
     r"|api|access|actual|real|the|your|here|key|token|value))+[-_ .!]*",

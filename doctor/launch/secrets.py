@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from infer_doctor.launch.model import Keyword, Launch, Variable, Word
@@ -9,6 +10,9 @@ from infer_doctor.redact import SECRET_NAME, SECRET_OPTION, without_secrets
 from infer_doctor.secrets import may_be_shown
 
 MASK = "<token>"
+
+EXPRESSION = re.compile(r"[${`]")
+"""A source that is an expression of the file, not the name of a secret or config map."""
 
 
 def masked(launch: Launch) -> Launch:
@@ -28,12 +32,23 @@ def masked(launch: Launch) -> Launch:
 
 def _words(words: tuple[Word, ...]) -> tuple[Word, ...]:
     shown = without_secrets([word.text for word in words])
-    return tuple(
-        word
-        if word.unknown or not word.text or word.text == text or may_be_shown(word.text)
-        else replace(word, text=text)
-        for word, text in zip(words, shown, strict=True)
-    )
+    return tuple(_word(word, text) for word, text in zip(words, shown, strict=True))
+
+
+def _word(word: Word, shown: str) -> Word:
+    name, equals, value = word.text.partition("=")
+    if equals and " " not in name and SECRET_OPTION.fullmatch(name):
+        shown = word.text if may_be_shown(value) else f"{name}={MASK}"
+    if not word.text or word.text == shown:
+        return word
+    if word.unknown is None:
+        return word if may_be_shown(word.text) else replace(word, text=shown)
+    return replace(word, text=shown, unknown=MASK) if _holds_default(word.text) else word
+
+
+def _holds_default(expression: str) -> bool:
+    """Whether an expression brings a value of its own: ${A:-KEY}, {{ .Values.a | default "KEY" }}."""
+    return any(mark in expression for mark in (":-", "-", '"', "'", "`", "$("))
 
 
 def _keyword(keyword: Keyword) -> Keyword:
@@ -48,7 +63,10 @@ def _keyword(keyword: Keyword) -> Keyword:
 
 
 def _variable(variable: Variable) -> Variable:
-    secret = variable.value and SECRET_NAME.search(variable.name)
-    if secret and not may_be_shown(variable.value or ""):
+    if not SECRET_NAME.search(variable.name):
+        return variable
+    if variable.value and not may_be_shown(variable.value):
         return replace(variable, value=MASK)
+    if variable.value is None and variable.source and EXPRESSION.search(variable.source):
+        return replace(variable, source=MASK) if _holds_default(variable.source) else variable
     return variable

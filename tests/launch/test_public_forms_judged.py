@@ -21,6 +21,7 @@ from infer_doctor.facts.engine_options import EngineQuestion
 from infer_doctor.facts.vllm_options import engine_options, vllm_table
 from infer_doctor.launch.model import Unknown
 from infer_doctor.launch.recognise import launches
+from infer_doctor.launch.secrets import masked
 from infer_doctor.model import Finding
 from infer_doctor.testing import examine
 
@@ -314,3 +315,20 @@ def test_placeholders_of_documentation_stand_for_values(line: str, model: str) -
 def test_redirections_stay_redirections() -> None:
     given = script("vllm serve m < in.txt > out.log 2>&1")
     assert [word.text for word in given[0].words] == ["m"]
+
+
+def test_a_default_within_an_expression_is_a_key_too() -> None:
+    """${A:-KEY} and {{ ... | default "KEY" }} bring a value; {{ .Values.a }} and $A bring none."""
+    (launch,) = launches_in(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: e\n"
+        "    image: vllm/vllm-openai:v0.20.0\n"
+        "    args: [m, '--api-key={{ .Values.k | default \"own-one-1\" }}', --api-key,\n"
+        "      '{{ .Values.k | default \"own-two-2\" }}', --api-key, '{{ .Values.k }}']\n"
+        "    env:\n    - {name: HF_TOKEN, value: '{{ .Values.t | default \"own-three-3\" }}'}\n"
+        "    - {name: A_TOKEN, value: '${A:-own-four-4}'}\n    - {name: B_TOKEN, value: $B}\n",
+        "pod.yaml",
+    )
+    shown = repr(masked(launch))
+    assert "own-" not in shown
+    assert "{{ .Values.k }}" in shown
+    assert "'$B'" in shown
