@@ -35,8 +35,8 @@ class Start:
     peak_bytes: int = 0
     limit: str = ""
     """What the watchdog's limit was, with its unit."""
-    gpu_peak: Mapping[int, int] = field(default_factory=dict)
-    """Bytes taken on each GPU at most, above what was taken before."""
+    gpu_peak: Mapping[str, int] = field(default_factory=dict)
+    """Bytes taken on each GPU by index at most, above what was taken before."""
     left: tuple[int, ...] = ()
     log: str = ""
     tail: str = ""

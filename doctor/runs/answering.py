@@ -223,7 +223,7 @@ def _told(seen: list[Seen]) -> dict[str, Any]:
                 "ready": row.start.ready,
                 "seconds": row.start.seconds,
                 "peak_bytes": row.start.peak_bytes,
-                "gpu_peak_bytes": {str(k): v for k, v in row.start.gpu_peak.items()},
+                "gpu_peak_bytes": dict(row.start.gpu_peak),
                 "cause": row.start.cause,
                 "stage": row.start.stage,
             }

@@ -223,6 +223,8 @@ def _bisect(
         near = BEYOND if guess is told else SPREAD
         if guess is None or not scale.least <= guess < high:
             guess, why, near = high / 2, "half of what failed", 1.0
+            if scale.option == UTILISATION:  # what lies beside the budget is some percent of a GPU
+                guess, why = high * 0.95, "5 % less than what failed"
         value = scale.down(guess)
         for _ in range(most - 1):
             if value <= (low or 0) or value >= high:

@@ -170,7 +170,7 @@ class GpuWatch:
 
     def __init__(self) -> None:
         self.before = gpu_used()
-        self.peak: dict[int, int] = {}
+        self.peak: dict[str, int] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if self.before:
@@ -181,7 +181,7 @@ class GpuWatch:
         while not self._stop.wait(GPU_EVERY_S):
             for index, used in gpu_used().items():
                 taken = used - self.before.get(index, 0)
-                self.peak[index] = max(self.peak.get(index, 0), taken)
+                self.peak[str(index)] = max(self.peak.get(str(index), 0), taken)
 
     def stop(self) -> None:
         """No more questions."""

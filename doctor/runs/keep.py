@@ -83,7 +83,6 @@ def _start(row: dict[str, Any], folder: str) -> Start:
     values = dict(row)
     values["command"] = tuple(values["command"])
     values["left"] = tuple(values["left"])
-    values["gpu_peak"] = {int(key): value for key, value in values["gpu_peak"].items()}
     if values["log"]:
         values["log"] = str(Path(folder, Path(values["log"]).name))
     return Start(**values)

@@ -34,8 +34,9 @@ BUSY = 0.02
 """Of a GPU's memory: what others take before a run is refused. The driver's own takes less."""
 
 TINY_CONTEXT = 4096
-KV_TOO_LONG = 1 << 22
-"""Tokens of the tiny model's context when the KV cache is to be too small."""
+KV_CONTEXT = 131_072
+"""Of the model whose cache is too small: what people ask for. Millions of tokens would do with a smaller
+model, but vLLM 0.26 on an H200 then ends with an illegal memory access instead."""
 
 KV_SHARE = 0.1
 """Utilisation of that start: the smaller, the faster it is there; the cache has to be 1.5 times it."""
@@ -135,10 +136,11 @@ def _of_tiny(
         tiny.write(model, tiny.Shape(context=TINY_CONTEXT))
         return (*words, "--max-model-len", str(TINY_CONTEXT))
     if at == "kv":
-        layer = tiny.Shape(layers=1).kv_bytes_per_token * KV_TOO_LONG
+        layer = tiny.Shape(layers=1, heads=16, kv_heads=16).kv_bytes_per_token * KV_CONTEXT
         layers = max(2, math.ceil(1.5 * KV_SHARE * memory / layer))
-        tiny.write(model, tiny.Shape(context=KV_TOO_LONG, layers=layers), weights=False)
-        words += ["--max-model-len", str(KV_TOO_LONG)]
+        shape = tiny.Shape(context=KV_CONTEXT, layers=layers, heads=16, kv_heads=16)
+        tiny.write(model, shape, weights=False)
+        words += ["--max-model-len", str(KV_CONTEXT)]
         return (*words, "--gpu-memory-utilization", str(KV_SHARE))
     if at == "load":
         tiny.write(model, _heavy(int(1.4 * memory)), weights=False)
@@ -223,8 +225,12 @@ def facts_of(session: Session) -> dict[str, dict[str, float]]:
     if session.planned is None:
         return {"plan": {}, "default": {}}
     plan = session.planned.plan
+    beside = plan.rank.graphs + plan.rank.before + plan.rank.buffers
+    guesses = {"max-model-len": float(plan.longest)} if plan.longest else {}
+    # weights, activations and cache fill the budget; what lies beside it has to fit into the rest
+    guesses["gpu-memory-utilization"] = 1 - beside / plan.gpu.usable
     return {
-        "plan": {"max-model-len": float(plan.longest)} if plan.longest else {},
+        "plan": guesses,
         "default": {
             "max-model-len": float(plan.settings.context),
             "gpu-memory-utilization": plan.settings.utilisation,

@@ -151,3 +151,12 @@ def test_options_are_replaced_however_they_are_written() -> None:
         value_in(words, "max-model-len") == "9" and value_in(words, "tensor-parallel-size") == "2"
     )
     assert with_options(words, AS_ASKED.options) == words
+
+
+def test_a_utilisation_without_a_plan_is_near_what_failed() -> None:
+    """As on an H200 with vLLM 0.26: graphs fail at 0.995, 0.945 starts."""
+    words = ("vllm", "serve", "m", "--gpu-memory-utilization", "0.995")
+    engine = Engine("gpu-memory-utilization", 0.982, words=words, category="oom_graph_warmup")
+    _, found = search(asked(engine))
+    assert found is not None and found.works is not None
+    assert 0.982 * (1 - WITHIN) <= found.works <= 0.982 and found.starts <= 5

@@ -54,3 +54,18 @@ def test_a_launch_that_nobody_can_start(tmp_path: Path) -> None:
     assert url.returncode == 2 and "only timeout takes the URL" in url.stderr
     dead = run("reproduce", "timeout", "http://127.0.0.1:1")
     assert dead.returncode == 2 and "does not answer" in dead.stderr
+
+
+def test_memory_of_gpus_is_in_the_report(tmp_path: Path) -> None:
+    """Indexes as numbers could not be masked: seen on a machine with two GPUs only."""
+    folder = tmp_path / "gpus"
+    shutil.copytree(CASE, folder)
+    whole = json.loads((folder / "run.json").read_text())
+    whole["starts"][1]["gpu_peak"] = {"0": 15 << 30, "1": 0}
+    (folder / "run.json").write_text(json.dumps(whole))
+    run = Run(tmp_path)
+    text = run("reproduce", "oom", "--replay", str(folder)).stdout
+    assert "7.8 GiB of host memory, 15.0 GiB of GPU 0\n" in text
+    report = json.loads(run("reproduce", "oom", "--replay", str(folder), "--format", "json").stdout)
+    (facts,) = report["facts"].values()
+    assert facts["Starts"]["rows"][1]["gpu_peak"] == {"0": 15 << 30, "1": 0}
