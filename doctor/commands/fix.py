@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -88,7 +89,7 @@ def fix(
 
     if apply and emitted:
         raise click.UsageError("--emit only prints: give it without --apply")
-    if apply and not yes and not sys.stdin.isatty():
+    if apply and not yes and not os.isatty(0):
         raise click.UsageError("--apply asks, and nobody can answer here: give --yes")
     session = Session(
         targets=targets,
@@ -203,9 +204,10 @@ class Session:
         }
         return groups(self.findings(), unsafe=unsafe, here=here)
 
-    def findings(self) -> list[Finding]:
+    def findings(self, *, everything: bool = False) -> list[Finding]:
+        """Those that are meant; `everything` also those that a report did not name."""
         found = [finding for row in self.results for finding in row.findings]
-        if not self.wanted:
+        if everything or not self.wanted:
             return found
         return [finding for finding in found if any(row.holds(finding) for row in self.wanted)]
 
@@ -318,10 +320,17 @@ def _apply(
 
     ready = [group for group in groups if group.state == "ready"]
     applying = Applying(state_folder(), session.started_at, session.shown, session.drafts())
-    outcomes = [
-        _one(number, group, applying, yes, session.drafts())
-        for number, group in enumerate(ready, 1)
-    ]
+    outcomes: list[Outcome] = []
+    stopped = False
+    for number, group in enumerate(ready, 1):
+        try:
+            with _interrupt_is_exception():
+                outcomes.append(_one(number, group, applying, yes, session.drafts()))
+        except (click.Abort, KeyboardInterrupt):  # what was done before is looked at all the same
+            stopped = True
+            click.echo()
+            break
+    before = {(row.check, row.fingerprint) for row in session.findings(everything=True)}
     if any(row.result == "applied" for row in outcomes):
         session.examine()
         outcomes = [
@@ -332,6 +341,14 @@ def _apply(
             session.examine()
     applying.end()
     lines = [line for row in outcomes for line in show.outcome(row, WIDTH)]
+    lines += show.came_up(
+        (
+            row
+            for row in session.findings(everything=True)
+            if (row.check, row.fingerprint) not in before
+        ),
+        WIDTH,
+    )
     stays = any(row.result in ("cured", "not cured", "undecided") for row in outcomes)
     if applying.journal is not None and stays:
         lines += ["", f"infer-doctor undo {applying.journal.id} takes this back"]
@@ -344,6 +361,22 @@ def _apply(
         emit(session.report(), format, output)
     else:
         _print(lines, output)
+    if stopped:
+        raise click.Abort
+
+
+@contextlib.contextmanager
+def _interrupt_is_exception() -> Iterator[None]:
+    """Ctrl-C as the exception that takes a group back, instead of the end of everything at once."""
+    import signal
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _one(number: int, group: Group, applying: Applying, yes: bool, drafts: Drafts) -> Outcome:

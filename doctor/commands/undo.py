@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 
 import click
 
@@ -27,24 +27,26 @@ def undo(id: str | None, yes: bool) -> None:
     folder = state_folder()
     try:
         found = runs(folder)
-        open_runs = [run for run in found if run.left]
+        open_runs = [run for run in found if run.left or run.damaged]
         if id is not None:
             wanted = [run for run in found if run.id == id.zfill(4)]
             if not wanted:
                 raise click.ClickException(
                     f"there is no run {id}; `infer-doctor history` shows all"
                 )
-            if not wanted[0].left:
+            if not wanted[0].left and not wanted[0].damaged:
                 raise click.ClickException(f"run {wanted[0].id}: nothing is left to take back")
         elif not open_runs:
             raise click.ClickException("nothing is left to take back")
         run = wanted[0] if id is not None else open_runs[-1]
+        if run.damaged:
+            raise click.ClickException("; ".join(line.strip() for line in stopped(run)))
         lines = list(stopped(run)) or [f"run {run.id} of {run.at}:"]
         lines += [f"  take back: {step['text']}" for step in reversed(run.left)]
         write("".join(f"{plain(line)}\n" for line in lines), None)
         undoing.blocks(run)
         if not yes:
-            if not sys.stdin.isatty():
+            if not os.isatty(0):
                 raise click.UsageError("nobody can answer here: give --yes")
             click.confirm("take it back?", abort=True)
         with lock(folder):

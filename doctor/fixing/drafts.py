@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 from infer_doctor.fixing.edits import edited
 from infer_doctor.fixing.edits.common import AlreadySo, CannotEdit
 from infer_doctor.fixing.files import Refused, current, real
+from infer_doctor.fixing.witness import require
 from infer_doctor.launch.model import COMMAND_LINE
 from infer_doctor.model import Edit
 
@@ -45,7 +46,10 @@ class Drafts:
             text = new[path] if path in new else self.text(path)
             line = _now_at(self._original[path], text, edit.line)
             try:
-                new[path] = edited(replace(edit, line=line), text)
+                made = edited(replace(edit, line=line), text)
+                if path != COMMAND_LINE:
+                    require(edit, path, text, made)
+                new[path] = made
             except AlreadySo as error:
                 idle = error
             except CannotEdit as error:
@@ -72,7 +76,7 @@ def _now_at(original: str, text: str, line: int | None) -> int | None:
     """Where a line of the original stands now; one that was changed stands where it stood."""
     if line is None or original == text:
         return line
-    old, new = original.splitlines(), text.splitlines()
+    old, new = original.split("\n"), text.split("\n")
     for _, begin, end, other, _ in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if begin <= line - 1 < end:
             return other + line - begin

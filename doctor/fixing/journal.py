@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infer_doctor.fixing.files import Content, Refused, sync_folder, write_new
@@ -23,12 +23,31 @@ VERSION = 1
 
 Record = dict[str, Any]
 
+NEEDED: dict[str, tuple[str, ...]] = {
+    "begin": ("at",),
+    "done": ("n", "more"),
+    "undone": ("n",),
+    "result": ("fix", "result"),
+    "keeping": ("path",),
+    "end": (),
+    "replace": ("path", "before", "after", "folders", "temporary"),
+    "aside": ("path", "kept", "before", "after"),
+    "packages": ("python", "folders", "before", "names", "kept"),
+    "process": ("pid", "started"),
+}
+"""What an event holds, and what a step of each kind holds besides `n`, `text`, `fix` and `title`."""
+
 
 def state_folder() -> str:
     """Where the journals are (XDG Base Directory Specification 0.8)."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
-        base = os.path.join(os.path.expanduser("~"), ".local", "state")
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):
+            raise Refused(
+                f"uid {os.geteuid()} has no home folder for the journal: set HOME or XDG_STATE_HOME"
+            )
+        base = os.path.join(home, ".local", "state")
     return os.path.join(base, "infer-doctor")
 
 
@@ -59,12 +78,13 @@ def lock(folder: str) -> Iterator[None]:
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise Refused(f"{folder}/lock: {error.strerror}; no lock, no change") from None
+            pid = ""
             with contextlib.suppress(OSError):
                 pid = os.read(descriptor, 20).decode(errors="replace").strip()
-                raise Refused(
-                    f"another infer-doctor{f' (PID {pid})' if pid else ''} is changing something; "
-                    "try again when it has ended"
-                ) from None
+            raise Refused(
+                f"another infer-doctor{f' (PID {pid})' if pid else ''} is changing something; "
+                "try again when it has ended"
+            ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -86,6 +106,8 @@ class Run:
     keeping: tuple[str, ...] = ()
     """Folders that were made to hold what a step takes away."""
     ended: bool = False
+    damaged: str | None = None
+    """Why the journal cannot be trusted; nothing of it is carried out then."""
 
     @property
     def left(self) -> tuple[Record, ...]:
@@ -157,11 +179,11 @@ def kept(run: Run, name: str) -> bytes:
 def runs(folder: str) -> list[Run]:
     """All runs, oldest first; a folder whose journal was never begun changed nothing."""
     found = [read(folder, name) for name in sorted(_names(folder), key=int)]
-    return [run for run in found if run.at]
+    return [run for run in found if run.at or run.damaged]
 
 
 def read(folder: str, id: str) -> Run:
-    """One run; a last line that was cut by a kill is left out."""
+    """One run; a line that was cut by a kill is left out."""
     place = os.path.join(folder, id)
     try:
         with open(os.path.join(place, "journal.jsonl"), encoding="utf-8", errors="replace") as file:
@@ -169,13 +191,15 @@ def read(folder: str, id: str) -> Run:
     except FileNotFoundError:
         lines = []
     except OSError as error:
-        raise Refused(f"{place}: {error.strerror}") from None
+        return Run(id=id, folder=place, damaged=f"cannot be read: {error.strerror}")
     records: list[Record] = []
     for line in filter(None, lines):
         try:
             records.append(json.loads(line))
         except ValueError:
             continue
+    if records and (damage := _damage(records)):
+        return Run(id=id, folder=place, damaged=damage)
 
     after = {row["n"]: row["more"] for row in records if row["event"] == "done"}
 
@@ -195,6 +219,27 @@ def read(folder: str, id: str) -> Run:
         keeping=tuple(row["path"] for row in records if row["event"] == "keeping"),
         ended=any(row["event"] == "end" for row in records),
     )
+
+
+def _damage(records: Sequence[Any]) -> str | None:
+    """Why these are not the records that this version writes."""
+    if not all(isinstance(row, dict) for row in records):
+        return "holds a line that is none of a journal"
+    version = records[0].get("version", VERSION)
+    if version != VERSION:
+        return f"has version {version}; this infer-doctor writes and reads version {VERSION}"
+    if records[0].get("event") != "begin":
+        return "has lost its first line"
+    for row in records:
+        needed = NEEDED.get(str(row.get("event")))
+        if row.get("event") == "step":
+            needed = NEEDED.get(str(row.get("kind")))
+            needed = None if needed is None else ("n", "text", "fix", "title", *needed)
+        if needed is None or not all(name in row for name in needed):
+            return f"holds a line that is none of a journal ({str(row.get('event'))[:20]})"
+        if "n" in needed and not isinstance(row["n"], int):
+            return "holds a step without a number"
+    return None
 
 
 def _names(folder: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from infer_doctor import secret_forms
 from infer_doctor.fixing.apply import Outcome
@@ -11,7 +11,7 @@ from infer_doctor.fixing.drafts import Drafts
 from infer_doctor.fixing.files import Refused
 from infer_doctor.fixing.plan import Group, State
 from infer_doctor.fixing.preview import preview
-from infer_doctor.model import Edit, Fix
+from infer_doctor.model import Edit, Finding, Fix
 
 NOTES: dict[State, str] = {
     "ready": "",
@@ -53,6 +53,12 @@ def _alternative(fix: Fix) -> str:
     return f"or: {title}{safety}"
 
 
+def alone(fix: Fix) -> str:
+    """The title where no alternative stands before it."""
+    title = fix.title.removeprefix("Or ")
+    return title[:1].upper() + title[1:]
+
+
 def head(number: int, group: Group, width: int) -> Iterator[str]:
     """Title, safety, what it cures, why."""
     fix = group.fix
@@ -60,7 +66,7 @@ def head(number: int, group: Group, width: int) -> Iterator[str]:
     notes += [NOTES[group.state]] if NOTES[group.state] else []
     notes += ["takes a restart"] if fix.restarts else []
     mark = f"{number:<4}"
-    title = f"{fix.title}  [{', '.join(notes)}]"
+    title = f"{alone(fix)}  [{', '.join(notes)}]"
     for line in textwrap.wrap(title, width - 4, break_on_hyphens=False, break_long_words=False):
         yield mark + line
         mark = INDENT
@@ -106,10 +112,26 @@ def counts(groups: Sequence[Group]) -> Iterator[str]:
 
 def outcome(row: Outcome, width: int) -> Iterator[str]:
     """One line for what came of a group, and why."""
-    text = f"{row.result}: {row.group.fix.title}"
-    yield from textwrap.wrap(text, width, subsequent_indent=INDENT, break_on_hyphens=False)
+    text = f"{row.result}: {alone(row.group.fix)}"
+    yield from textwrap.wrap(
+        text, width, subsequent_indent=INDENT, break_on_hyphens=False, break_long_words=False
+    )
     if row.why:
         yield from _wrap(row.why, width)
+
+
+def came_up(findings: Iterable[Finding], width: int) -> Iterator[str]:
+    """What the second look found that the first did not: a launch that now gets further."""
+    for row in findings:
+        if row.severity != "info":
+            text = f"found now: {row.severity} {row.check}: {row.message}"
+            yield from textwrap.wrap(
+                text,
+                width,
+                subsequent_indent=INDENT,
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
 
 
 def _wrap(text: str, width: int) -> Iterator[str]:

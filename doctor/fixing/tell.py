@@ -10,6 +10,9 @@ from infer_doctor.fixing.undo import SPOKEN, states
 
 def told(run: Run) -> Iterator[str]:
     """A run and its steps."""
+    if run.damaged:
+        yield from _damaged(run)
+        return
     head = f"{run.id}  {run.at}"
     if not run.ended:
         head += "  was stopped before its end"
@@ -31,6 +34,9 @@ def told(run: Run) -> Iterator[str]:
 
 def stopped(run: Run) -> Iterator[str]:
     """What a run that was killed left; nothing for one that ended."""
+    if run.damaged:
+        yield from _damaged(run)
+        return
     if run.ended:
         return
     yield f"run {run.id} of {run.at} was stopped before its end; found now:"
@@ -41,6 +47,11 @@ def stopped(run: Run) -> Iterator[str]:
         yield "  nothing was changed"
     elif any(state in ("new", "half") for _, state in found):
         yield f"  `infer-doctor undo {run.id}` brings back what was before"
+
+
+def _damaged(run: Run) -> Iterator[str]:
+    yield f"run {run.id}: its journal {run.damaged}; it cannot be taken back from here"
+    yield f"  the files as they were lie in {run.folder}/kept"
 
 
 def _text(step: Record) -> str:

@@ -93,7 +93,7 @@ exec vllm serve "/models/my model" \\
         (
             {"what": "variable", "name": "OMP_NUM_THREADS", "value": "8 9", "line": 4},
             ["export CUDA_VISIBLE_DEVICES=0,1 OMP_NUM_THREADS=4"],
-            ["export CUDA_VISIBLE_DEVICES=0,1 'OMP_NUM_THREADS=8 9'"],
+            ["export CUDA_VISIBLE_DEVICES=0,1 OMP_NUM_THREADS='8 9'"],
         ),
         (
             {"what": "variable", "name": "X", "value": "1", "line": 5, "anchor": "vllm"},

@@ -10,15 +10,23 @@ from __future__ import annotations
 from infer_doctor.fixing.edits.common import AlreadySo, CannotEdit
 from infer_doctor.model import Edit
 
+MARK = "\ufeff"
+"""What Windows writes before UTF-8."""
+
 
 def edited(edit: Edit, text: str) -> str:
-    """The text after one change; raises CannotEdit. Line ends and a final newline are kept."""
+    """The text after one change; raises CannotEdit. Line ends, a final newline and a byte order mark
+    are kept."""
+    if text.startswith(MARK):
+        return MARK + edited(edit, text.removeprefix(MARK))
     if "\r\n" in text:
         if text.count("\r\n") != text.count("\n"):
             raise CannotEdit("its lines end in two different ways")
         return edited(edit, text.replace("\r\n", "\n")).replace("\n", "\r\n")
     try:
         new = _edited(edit, text)
+    except RecursionError:
+        raise CannotEdit("it is nested too deep") from None
     except ModuleNotFoundError as error:  # the single-file build has no compiled libraries
         raise CannotEdit(
             f"{error.name} is not here to edit it: `pip install infer-doctor` brings it"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Edit
+
+STARTS = re.compile(
+    r"(?:^|[/.])(?:vllm|trtllm-\w+|docker|podman|nerdctl)(?:$|\.entrypoints)|tritonserver"
+)
+"""A word of a command that starts an engine or a container."""
 
 
 class CannotEdit(Exception):
@@ -98,7 +104,7 @@ def plan(edit: Edit, tokens: Sequence[Token]) -> Plan:
 
     there = any(is_it(token.text) for token in tokens)
     if edit.do == "append" or (edit.do == "set" and edit.anchor is not None and not there):
-        after = find(tokens, edit, lambda word: word == edit.anchor)
+        after = _anchor(tokens, edit)
         return Plan(after=after, added=(edit.name, *(() if edit.value is None else (edit.value,))))
     at = find(tokens, replace(edit, line=None) if edit.anchor is not None else edit, is_it)
     joined = "=" in tokens[at].text
@@ -125,6 +131,13 @@ def plan(edit: Edit, tokens: Sequence[Token]) -> Plan:
     return Plan(changed=((values[0], edit.value),), removed=values[1:])
 
 
+def _anchor(tokens: Sequence[Token], edit: Edit) -> int:
+    """The word to go behind: the last one of that name, but the first `run`, which is docker's."""
+    if edit.anchor == "run":
+        return next(number for number, token in enumerate(tokens) if token.text == edit.anchor)
+    return find(tokens, edit, lambda word: word == edit.anchor)
+
+
 def _values(edit: Edit, tokens: Sequence[Token], at: int) -> tuple[int, ...]:
     """The words of an option's value: those that the edit names, never a guess when it goes."""
     following = [token.text for token in tokens[at + 1 :]]
@@ -138,19 +151,46 @@ def _values(edit: Edit, tokens: Sequence[Token], at: int) -> tuple[int, ...]:
     return ()
 
 
+def meant(edit: Edit, rows: Sequence[Sequence[Token]], word: str) -> Sequence[Token]:
+    """The command that holds a word: in the line of the edit, else the only one.
+
+    Where several commands of that line hold it, the one that starts an engine or a container.
+    """
+
+    def holds(row: Sequence[Token], line: int | None) -> bool:
+        return any(
+            word in (token.text, token.text.partition("=")[0]) and line in (None, token.line)
+            for token in row
+        )
+
+    here = [row for row in rows if holds(row, edit.line)] if edit.line else []
+    found = here or [row for row in rows if holds(row, None)]
+    if len(found) > 1:
+        found = [row for row in found if any(map(STARTS.search, (token.text for token in row)))]
+    if len(found) == 1 or (found and edit.line is None):
+        return found[-1]
+    place = f" in line {edit.line}" if edit.line else ""
+    if len(found) > 1:
+        raise CannotEdit(f"{word} stands in {len(found)} commands{place}")
+    raise CannotEdit(f"{word} no longer stands{place}")
+
+
 def behind(edit: Edit, rows: Sequence[Sequence[Token]]) -> tuple[Edit, Sequence[Token]]:
     """The command that a new word goes to, and the edit with a word that is there to go behind.
 
-    The word that the edit names may have gone with an earlier fix: then the last one of the command
-    in its line.
+    The word that the edit names may come out of a variable, or may have gone with an earlier fix: then
+    the last one of the command in its line, else of the one that ends in the line before.
     """
-    flat = [token for row in rows for token in row]
     try:
-        meant = flat[find(flat, edit, lambda word: word == edit.anchor)]
-        return edit, next(row for row in rows if any(token is meant for token in row))
+        here = [row for row in rows if any(token.line == edit.line for token in row)]
+        return edit, meant(edit, here if edit.line else rows, edit.anchor or "")
     except CannotEdit:
-        around = [row for row in rows if row[0].line <= (edit.line or 1) <= row[-1].line + 1]
-        if not around:
+        line = edit.line or 1
+        around = [row for row in rows if row[0].line <= line <= row[-1].line]
+        around = around or [row for row in rows if row[0].line <= line <= row[-1].line + 1]
+        if len(around) > 1:
+            around = [row for row in around if any(STARTS.search(token.text) for token in row)]
+        if len(around) != 1:
             raise
     last = around[0][-1]
     return replace(edit, anchor=last.text, line=last.line), around[0]

@@ -12,14 +12,15 @@ from infer_doctor.fixing.edits import shell
 from infer_doctor.fixing.edits.common import CannotEdit, line_of
 from infer_doctor.model import Edit
 
-VALUE = r"""(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s#][^\n#]*?)?"""
+VALUE = r"""(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s#"'](?:[^\n#]|(?<=\S)\#)*?)?"""
+"""A # begins a comment only behind a blank."""
 
 
 def edited(edit: Edit, text: str) -> str:
     """The text after a variable was set or taken out; the last line of a name counts."""
     pattern = re.compile(
         rf"^(?P<head>[ \t]*(?:export[ \t]+)?{re.escape(edit.name)}[ \t]*=[ \t]*){VALUE}"
-        r"(?P<tail>[ \t]*(?:#[^\n]*)?)(?:\n|\Z)",
+        r"(?P<tail>[ \t]*|[ \t]+#[^\n]*|(?<=[ \t])#[^\n]*)(?:\n|\Z)",
         re.M,
     )
     rows = list(pattern.finditer(text))
@@ -33,7 +34,8 @@ def edited(edit: Edit, text: str) -> str:
     if edit.do == "remove":
         return text[: row.start()] + text[row.end() :]
     place = row.span("value") if row["value"] is not None else (row.end("head"), row.end("head"))
-    return text[: place[0]] + shell.quote(edit.value or "") + text[place[1] :]
+    gap = " " if row["value"] is None and "#" in row["tail"] else ""
+    return text[: place[0]] + shell.quote(edit.value or "") + gap + text[place[1] :]
 
 
 def header(edit: Edit, text: str) -> str:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from infer_doctor.fixing.edits.common import (
@@ -21,6 +22,8 @@ from infer_doctor.model import Edit
 Step = str | int
 
 PLAIN = re.compile(r"[A-Za-z_/][\w./@%+=-]*(?::[\w./@%+=-]+)*")
+NODES = 200_000
+"""With aliases unfolded; a manifest of 100 services has 20,000."""
 PREDICTOR = "model"
 """The part of KServe's InferenceService that stands for a container and has no name."""
 
@@ -40,15 +43,29 @@ class At:
 
 
 def parsed(text: str) -> list[Any]:
-    """The nodes of all documents."""
+    """The nodes of all documents; raises CannotEdit for aliases that would unfold without end."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        return list(YAML(typ="rt", pure=True).compose_all(io.StringIO(text)))
+        roots = list(YAML(typ="rt", pure=True).compose_all(io.StringIO(text)))
     except (YAMLError, ValueError) as error:
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise CannotEdit(f"it is not valid YAML (a template?): {problem}") from None
+    if sum(1 for _ in islice(walk(roots), NODES + 1)) > NODES:
+        raise CannotEdit(f"it has more than {NODES:,} nodes")
+    return roots
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is JSON, which is YAML too, but must stay JSON."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def loaded(text: str) -> list[Any]:
@@ -245,7 +262,7 @@ def change(
         ]
         parent.clear()
         parent.update(items)
-    if loaded(new) != expected:
+    if loaded(new) != expected or (is_json(text) and not is_json(new)):
         raise CannotEdit(f"{_spoken(at.path)}: this layout of YAML is not known")
     return new
 
@@ -325,16 +342,17 @@ def _set(text: str, roots: Sequence[Any], at: At, missing: Sequence[Step], value
             return replaced(text, [(place, place, f" {scalar(value)}")])
         if at.node.style in ("|", ">"):
             raise CannotEdit(f"{_spoken(at.path)} is a text of several lines")
-        return replaced(
-            text, [(start(at.node), at.node.end_mark.index, scalar(value, at.node.style))]
-        )
+        style = '"' if is_json(text) else at.node.style
+        return replaced(text, [(start(at.node), at.node.end_mark.index, scalar(value, style))])
     value = _nest(missing[1:], value)
     if is_null(at.node) and at.key is not None:
         return _below_key(text, roots, at, {missing[0]: value})
     if not is_mapping(at.node):
         raise CannotEdit(f"{_spoken(at.path)} is no mapping")
     if at.node.flow_style:
-        return _into_flow(text, at.node, f"{_flow_key(at.node, missing[0])}: {json.dumps(value)}")
+        return _into_flow(
+            text, at.node, f"{_flow_key(text, at.node, missing[0])}: {json.dumps(value)}"
+        )
     indent = column(at.node.value[0][0])
     return _new_lines(text, at, "".join(_entry(str(missing[0]), value, indent, roots)))
 
@@ -380,8 +398,9 @@ def _into_flow(text: str, node: Any, words: str) -> str:
     return replaced(text, [(place, place, f",{gap}{words}")])
 
 
-def _flow_key(node: Any, name: Step) -> str:
+def _flow_key(text: str, node: Any, name: Step) -> str:
     quoted = any(key.style == '"' for key, _ in node.value) or not PLAIN.fullmatch(str(name))
+    quoted = quoted or is_json(text)
     return json.dumps(name) if quoted else str(name)
 
 
@@ -428,7 +447,8 @@ def _rename(text: str, at: At, successor: str) -> tuple[str, tuple[str, Any]]:
     found = loaded(value)[0]
     if not is_scalar(at.node):
         raise CannotEdit(f"{_spoken(at.path)} has another form")
-    changes.append((start(at.node), int(at.node.end_mark.index), scalar(found, at.node.style)))
+    style = '"' if is_json(text) else at.node.style
+    changes.append((start(at.node), int(at.node.end_mark.index), scalar(found, style)))
     return replaced(text, changes), (name, found)
 
 

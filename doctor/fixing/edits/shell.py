@@ -23,9 +23,12 @@ from infer_doctor.fixing.edits.common import (
 )
 
 OPERATORS = "|&;()<>"
+REDIRECTION = re.compile(r"&>>?|(?:>>|>&|<&|<>|>\||<<<|>|<)(?!\()")
+HERE = re.compile(r"<<-?(?!<)[ \t]*")
+ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.S)
 GAP = re.compile(r"(?:[ \t]|\\\n)+")
 FOLDED_GAP = re.compile(r"[ \t\n]+")
-PLAIN = re.compile(r"[\w@%+=:,./~\[\]{}-]+")
+PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
 def commands(
@@ -39,11 +42,22 @@ def commands(
     blank = FOLDED_GAP if folded else GAP
     end = len(text) if end is None else end
     found: list[Token] = []
+    here: list[str] = []
     array = False
     place = start
     while place < end:
         if gap := blank.match(text, place, end):
             place = gap.end()
+        elif sign := HERE.match(text, place, end) or REDIRECTION.match(text, place, end):
+            if found and found[-1].end == place and found[-1].text.isdigit():
+                found.pop()  # 2 of 2>&1
+            gap = blank.match(text, sign.end(), end)
+            place = gap.end() if gap else sign.end()
+            if place < end and text[place] not in "\n" + OPERATORS:
+                target = _word(text, place, end)
+                place = target.end
+                if HERE.match(sign[0]):
+                    here.append(target.text)
         elif text[place] == "#" and (place == start or text[place - 1] in " \t\n;"):
             place = min(line_end(text, place) - 1, end) if "\n" in text[place:end] else end
         elif text[place] == "\n" and array:
@@ -54,12 +68,26 @@ def commands(
             if found:
                 yield found
             found, array, place = [], False, place + 1
+            if text[place - 1] == "\n" and here:
+                place = _behind_bodies(text, place, end, here)
+                here = []
         else:
             word = _word(text, place, end)
             found.append(word)
             place = word.end
     if found:
         yield found
+
+
+def _behind_bodies(text: str, place: int, end: int, delimiters: Sequence[str]) -> int:
+    """Behind the here-documents that begin at `place`: their lines are no commands."""
+    for delimiter in delimiters:
+        while place < end:
+            stop = line_end(text, place)
+            line, place = text[place:stop].strip("\t\n"), stop
+            if line == delimiter:
+                break
+    return min(place, end)
 
 
 def _word(text: str, start: int, end: int) -> Token:
@@ -71,6 +99,11 @@ def _word(text: str, start: int, end: int) -> Token:
             if text[place + 1 : place + 2] != "\n":
                 made.append(text[place + 1 : place + 2])
             place += 2
+        elif text.startswith("$'", place):  # bash, "ANSI-C Quoting"
+            found = ANSI_C.match(text, place, end)
+            close = found.end() if found else end
+            made.append(text[place:close])
+            place = close
         elif char == "'":
             close = text.find("'", place + 1, end)
             close = end if close < 0 else close
@@ -120,9 +153,7 @@ def quote(word: str) -> str:
 
 def carried_out(text: str, tokens: Sequence[Token], plan: Plan) -> str:
     """The text with a plan's changes; words that stand on lines of their own take them along."""
-    changes: list[Change] = [
-        (tokens[at].start, tokens[at].end, quote(word)) for at, word in plan.changed
-    ]
+    changes: list[Change] = [_rewritten(text, tokens[at], word) for at, word in plan.changed]
     if plan.removed:
         changes.append(_removal(text, tokens, plan.removed))
     if plan.after is not None:
@@ -131,6 +162,15 @@ def carried_out(text: str, tokens: Sequence[Token], plan: Plan) -> str:
         words = " ".join(quote(word) for word in plan.added)
         changes.append((last.end, last.end, between + words))
     return replaced(text, changes)
+
+
+def _rewritten(text: str, token: Token, word: str) -> Change:
+    """Another word; where only the flag of --flag=VALUE is new, its value stays as it is written."""
+    flag, equal, value = token.text.partition("=")
+    new, _, other = word.partition("=")
+    if equal and value == other and new != flag and text.startswith(flag + equal, token.start):
+        return token.start, token.start + len(flag), new
+    return token.start, token.end, quote(word)
 
 
 def _removal(text: str, tokens: Sequence[Token], removed: Sequence[int]) -> Change:
