@@ -251,11 +251,12 @@ class _File:
                 continue
             ids = tuple(self._put_in(item.string)[0] for item in row.list("device_ids"))
             if ids:
-                known: int | Unknown = len(ids)
+                single = {part.strip() for one in ids for part in one.split(",")}
+                known: int | str | Unknown = len(single)  # a GPU that is named twice is one GPU
                 if any("$" in one for one in ids):
                     known = Unknown(", ".join(ids))
-                elif any("," in one or one == "all" for one in ids):
-                    known = sum(len(one.split(",")) for one in ids)
+                elif "all" in single:
+                    known = "all"
                 return known, row.place(), ids
             count = row.get("count")
             return ("all" if count is None else self._count(count)), row.place(), ()

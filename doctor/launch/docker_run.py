@@ -183,7 +183,7 @@ def _gpus(word: Word | None) -> tuple[int | str | Unknown | None, tuple[str, ...
     found = re.search(r"device=(.*)", text)
     if found:
         devices = tuple(part for part in found[1].strip("\"'").split(",") if part)
-        return len(devices), devices
+        return "all" if "all" in devices else len(set(devices)), devices
     found = re.search(r"count=(-?\d{1,4}|all)", text)
     if found:
         return ("all" if found[1] in ("-1", "all") else int(found[1])), ()

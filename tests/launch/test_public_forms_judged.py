@@ -332,3 +332,22 @@ def test_a_default_within_an_expression_is_a_key_too() -> None:
     assert "own-" not in shown
     assert "{{ .Values.k }}" in shown
     assert "'$B'" in shown
+
+
+@pytest.mark.parametrize(
+    ("ids", "gpus"), [('["0", "0"]', 1), ('["0,1"]', 2), ('["all"]', "all"), ('["0", "1"]', 2)]
+)
+def test_a_gpu_that_is_named_twice_is_one(ids: str, gpus: int | str) -> None:
+    (launch,) = launches_in(
+        "services:\n  a:\n    image: vllm/vllm-openai:v0.20.0\n    command: m -tp 2\n    deploy:\n"
+        "      resources: {reservations: {devices: [{driver: nvidia, capabilities: [gpu], "
+        f"device_ids: {ids}}}]}}}}\n",
+        "compose.yaml",
+    )
+    assert launch.container is not None
+    assert launch.container.gpus == gpus
+    (run,) = launches_in(
+        "#!/bin/sh\ndocker run --gpus '\"device=0,0\"' vllm/vllm-openai:v0.20.0 m\n", "a.sh"
+    )
+    assert run.container is not None
+    assert run.container.gpus == 1
