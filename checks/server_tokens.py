@@ -283,7 +283,9 @@ def stream_buffered(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
-    if streamed.first_ms is None or not streamed.merged or not streamed.segments:
+    if streamed.first_ms is None:
+        raise Unavailable("no token came")
+    if not streamed.merged or not streamed.segments:
         return
     if streamed.total_ms < LONG_MS or streamed.lag_ms > LAG_SHARE * streamed.total_ms:
         raise Unavailable("the stream was too short to tell bursts from a late machine")
@@ -322,7 +324,9 @@ def stream_broken(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
-    if streamed.status is None or not 200 <= streamed.status < 300 or streamed.error == "timeout":
+    if streamed.error == "timeout" and streamed.first_ms is None:
+        raise Unavailable("no token came")
+    if streamed.status is None or not 200 <= streamed.status < 300:
         return
     if streamed.first_ms is None and any(gave_up(answers, row) for row in answers.heavy):
         return  # server-proxy-timeout

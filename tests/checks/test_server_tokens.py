@@ -87,5 +87,10 @@ def test_a_wrong_request_that_is_clamped_is_only_told() -> None:
 
 
 def test_what_the_doctor_ended_is_not_broken() -> None:
-    for stream in (streamed(cut=True, done=False, finish=""), STALE):
-        assert examine(stream_broken, stream, answers()).outcome == "passed"
+    cut = streamed(cut=True, done=False, finish="")
+    assert examine(stream_broken, cut, answers()).outcome == "passed"
+
+
+def test_without_a_token_no_stream_is_healthy() -> None:
+    for check in (stream_broken, stream_buffered):
+        assert examine(check, STALE, answers()).outcome == "blocked"

@@ -74,10 +74,9 @@ def test_the_engine_core_is_stopped(server: Served, tmp_path: Path) -> None:
 
 
 def test_the_engine_core_is_stopped_at_work(server: Served, tmp_path: Path) -> None:
-    with server.filled(1, 900), server.stopped(server.core):
+    with server.filled(2, 600), server.stopped(server.core):
         report = probed(tmp_path, server.url, variables=server.variables)
     assert primary(report) == "server-engine-stalled"
-    assert "with 1 requests running" in report[0]["primary"]["message"]
 
 
 def test_the_front_end_is_stopped(server: Served, tmp_path: Path) -> None:

@@ -123,11 +123,11 @@ class Served:
             yield
         finally:
             ended.set()
-            for connection in list(open_ones):
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-            for thread in threads:
-                thread.join()
+            while any(thread.is_alive() for thread in threads):  # one may just have connected
+                for connection in list(open_ones):
+                    with contextlib.suppress(OSError):
+                        connection.shutdown(socket.SHUT_RDWR)
+                time.sleep(0.05)
 
 
 def repaired(plain: Path, folder: Path) -> Path:
