@@ -26,7 +26,7 @@ DIRECT = ("P2P", "NVLS", "CUMEM")
 
 LEAST_NVLINK = 50e9
 """Bytes/s: bus bandwidth under which NVLink was surely not used. PCIe 5.0 x16 gives at most 64 GB/s a
-direction and NCCL reaches less over the host; two H200 with 18 NVLinks reached the figure in
+direction and NCCL reaches less over the host; two H200 with 18 NVLinks each reached 295 GB/s,
 docs/verified-on.md."""
 
 
