@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from infer_doctor.frozen import frozen
+from infer_doctor.logs.figures import figure
 from infer_doctor.logs.story import Hit
 from infer_doctor.model import Category, Fix
 
@@ -27,7 +28,4 @@ class Answer:
 
 def number(hit: Hit, name: str) -> float | None:
     """A group of the match as a number."""
-    try:
-        return float((hit.match.groupdict().get(name) or "").replace(",", "").rstrip("."))
-    except ValueError:
-        return None
+    return figure(hit.match.groupdict().get(name))

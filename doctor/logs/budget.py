@@ -27,7 +27,7 @@ BLOCK = 16
 def utilisation(start: Start) -> float:
     """The share that this start asked for: given, else the version's default."""
     given = start.number_of("gpu_memory_utilization") or start.number_of("util")
-    if given:
+    if given and 0 < given <= 1:
         return given
     parts = re.findall(r"\d+", start.version or "")
     limit, old, new = DEFAULT_UTILISATION
@@ -49,7 +49,7 @@ def up(share: float, digits: int = 2) -> float:
 def free_memory(hit: Hit, start: Start) -> Answer:
     """requested = ceil(total x share) has to be at most what is free (v1/worker/utils.py)."""
     free, total, want = (number(hit, name) for name in ("free", "total", "want"))
-    if free is None or total is None or want is None or not total:
+    if free is None or total is None or want is None or not 0 <= free < total:
         return Answer()
     share = down((free - ROUNDED) / total)
     while share > 0 and share * total > free - ROUNDED:
@@ -87,7 +87,7 @@ def free_memory(hit: Hit, start: Start) -> Answer:
 def cpu_memory(hit: Hit, start: Start) -> Answer:
     """The same rule on the CPU engine."""
     free, total = number(hit, "free"), number(hit, "total")
-    if free is None or total is None:
+    if free is None or total is None or not 0 <= free < total:
         return Answer()
     share = down((free - ROUNDED) / total)
     return Answer(
@@ -104,7 +104,7 @@ def cpu_memory(hit: Hit, start: Start) -> Answer:
 def kv_one_request(hit: Hit, start: Start) -> Answer:
     """The longest context whose KV cache fits, by the engine's estimate or in proportion."""
     length, need, have, fits = (number(hit, n) for n in ("length", "need", "have", "fits"))
-    if length is None or need is None or have is None or not need:
+    if length is None or need is None or have is None or not need or have > need:
         return Answer()
     if fits is None:
         tokens = int(length * max(have - ROUNDED, 0) / (need + ROUNDED))

@@ -24,6 +24,9 @@ SAME_ERROR = 3
 
 SUPPORT_KEPT = 2
 
+VALUE = 160
+"""Characters of a line's value that a sentence repeats."""
+
 RAISED_IN: tuple[tuple[str, Category], ...] = (
     ("vllm/config", "launch_argument"),
     ("vllm/engine/arg_utils.py", "launch_argument"),
@@ -197,7 +200,7 @@ def explain(
 
 def filled(template: str, hit: Hit) -> str:
     """A sentence with the values of the match; what was not in the line is left out."""
-    groups = {name: value for name, value in hit.match.groupdict().items() if value}
+    groups = {name: value[:VALUE] for name, value in hit.match.groupdict().items() if value}
     template = re.sub(
         r" ?\(\{(\w+)\}\)", lambda m: f" ({groups[m[1]]})" if m[1] in groups else "", template
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from infer_doctor.facts.log import ColdStart, Phase
+from infer_doctor.logs.figures import count, figure
 from infer_doctor.logs.line import elapsed
 from infer_doctor.logs.story import Event, Start
 from infer_doctor.model import Evidence
@@ -92,14 +93,14 @@ def _cut(start: Start, ready: Event) -> tuple[dict[str, float], set[str], dict[s
         if event.time is None:
             continue
         name = PRINTED.get(event.mark.id)
-        value = event.values.get(name[0]) if name else None
+        value = figure(event.values.get(name[0])) if name else None
         if name and value is not None and name[1] not in printed:
-            said[name[1]] = float(value)
+            said[name[1]] = value
             printed.add(name[1])
             proof[name[1]] = event.place.evidence(event.text)
         elif value is not None and event.mark.id == "loaded" and "model set-up" not in said:
             # The whole of it: the model's initialisation stands around the weights.
-            said["model set-up"] = max(0.0, float(value) - said["weights"])
+            said["model set-up"] = max(0.0, value - said["weights"])
             proof["model set-up"] = event.place.evidence(event.text)
     for event in start.events:
         if event.time is None:
@@ -147,5 +148,5 @@ def _neighbour(phase: str) -> str:
 def _sizes(start: Start) -> int | None:
     for event in reversed(start.events):
         if event.mark.id == "capturing" and (match := re.search(r"0/(\d+)", event.text)):
-            return int(match[1])
+            return count(match[1])
     return None

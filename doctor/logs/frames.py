@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
-    ("pinned", frozenset({"pin_memory"})),
+    ("pinned", frozenset({"pin_memory", "allocate_cpu_cache"})),
     (
         "serving!",
         frozenset({"_get_prompt_logprobs_dict", "compute_logprobs", "gather_logprobs"}),

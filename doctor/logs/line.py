@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from infer_doctor.frozen import frozen
 
@@ -20,12 +21,12 @@ OUTER = (
     # kubectl logs --timestamps, docker logs -t
     re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:?\d\d)) "),
     # kubectl logs --prefix
-    re.compile(r"\[pod/[^\]\s]+\] "),
+    re.compile(r"\[(?P<stream>pod/[^\]\s]+)\] "),
     # journald: short and short-iso
     re.compile(r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ [\w@.:\\/-]+\[\d+\]: "),
     re.compile(r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:?\d\d) \S+ [\w@.:\\/-]+\[\d+\]: "),
     # docker compose: vllm-1  | text
-    re.compile(r"[\w.-]+\s*\| "),
+    re.compile(r"(?P<stream>[\w.-]+)\s*\| "),
     # mpirun --tag-output: [1,0]<stderr>: text
     re.compile(r"\[\d+,\d+\]<std(?:out|err)>: ?"),
 )
@@ -86,6 +87,8 @@ class Line:
     outer: bool = False
     node: str = ""
     """Address of the other node, which Ray puts beside a worker that is not here."""
+    stream: str = ""
+    """The pod or compose service, where one log holds several."""
 
     @property
     def process(self) -> str:
@@ -107,6 +110,7 @@ def read(raw: bytes) -> Iterator[Line]:
 
 def _peel(text: str, depth: int) -> Iterator[Line]:
     time = None
+    stream = ""
     stripped = text.strip()
     if depth < 4 and stripped.startswith("{") and stripped.endswith("}"):
         inner = _from_json(stripped)
@@ -117,6 +121,7 @@ def _peel(text: str, depth: int) -> Iterator[Line]:
         for form in OUTER:
             if match := form.match(text):
                 time = time or match.groupdict().get("time")
+                stream = match.groupdict().get("stream") or stream
                 text = text[match.end() :]
                 break
         else:
@@ -125,9 +130,11 @@ def _peel(text: str, depth: int) -> Iterator[Line]:
             inner = _from_json(text.strip())
             if inner is not None:
                 parts, own, level = inner
-                yield from _inner(parts, own or time, level, depth)
+                for line in _inner(parts, own or time, level, depth):
+                    yield replace(line, stream=stream) if stream else line
                 return
-    yield _line(text, time)
+    line = _line(text, time)
+    yield replace(line, stream=stream) if stream else line
 
 
 def _inner(parts: list[str], time: str | None, level: str, depth: int) -> Iterator[Line]:
@@ -143,6 +150,7 @@ def _inner(parts: list[str], time: str | None, level: str, depth: int) -> Iterat
                 time=seconds,
                 outer=outer,
                 node=line.node,
+                stream=line.stream,
             )
 
 

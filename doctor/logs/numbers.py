@@ -13,6 +13,7 @@ from infer_doctor.fixes.log import cure
 from infer_doctor.logs import budget, parallel, ports
 from infer_doctor.logs.answers import Answer, number
 from infer_doctor.logs.budget import down, utilisation
+from infer_doctor.logs.figures import count, figure
 from infer_doctor.logs.story import Hit, Start
 
 __all__ = ["answer"]
@@ -100,8 +101,9 @@ def oom_torch(hit: Hit, start: Start) -> Answer:
 def _gib(match: re.Match[str] | None) -> float | None:
     if match is None:
         return None
-    value, unit = (next(group for group in match.groups() if group)).split()
-    return float(value) * UNITS[unit]
+    text, unit = (next(group for group in match.groups() if group)).split()
+    value = figure(text)
+    return None if value is None else value * UNITS[unit]
 
 
 def oom_other(hit: Hit, start: Start) -> Answer:
@@ -209,7 +211,9 @@ def quant_dtype(hit: Hit, start: Start) -> Answer:
 
 def driver_version(hit: Hit, start: Start) -> Answer:
     """cudaDriverGetVersion: 1000 x major + 10 x minor."""
-    found = int(hit.match["found"])
+    found = count(hit.match["found"])
+    if not found:
+        return Answer()
     cuda = f"{found // 1000}.{found % 1000 // 10}"
     return Answer(
         message=f"the loaded NVIDIA driver serves CUDA {cuda} at most; this torch is built for a newer one",
@@ -241,6 +245,11 @@ def no_gpu(hit: Hit, start: Start) -> Answer:
             ),
         ),
     )
+
+
+def of_a_request(hit: Hit, start: Start) -> Answer:
+    """Settings are read before the server is up: later the same words are about a request."""
+    return Answer(drop=hit.stage == "serving")
 
 
 def other_node(hit: Hit, start: Start) -> Answer:
@@ -307,6 +316,7 @@ FUNCTIONS: dict[str, Callable[[Hit, Start], Answer]] = {
     "quant_dtype": quant_dtype,
     "driver_version": driver_version,
     "no_gpu": no_gpu,
+    "of_a_request": of_a_request,
     "other_node": other_node,
     "trt_component": trt_component,
     "trt_kv": trt_kv,

@@ -7,12 +7,21 @@ from collections.abc import Callable
 
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer, number
+from infer_doctor.logs.figures import count
 from infer_doctor.logs.story import Hit, Start
+
+MOST_GPUS = 4096
+"""Parallel sizes above it were mangled on the way into the log."""
+
+LARGEST_SIZE = 1 << 21
+"""Of a dimension of a model: vocabularies end at 262,144, intermediate sizes at 65,536."""
 
 
 def divisors(of: int) -> list[int]:
-    """All divisors, ascending."""
-    return [size for size in range(1, of + 1) if of % size == 0]
+    """All divisors, ascending; none of what is no dimension of a model."""
+    if of > LARGEST_SIZE:
+        return []
+    return [size for size in range(1, min(of, MOST_GPUS) + 1) if of % size == 0]
 
 
 def heads_tp(hit: Hit, start: Start) -> Answer:
@@ -25,6 +34,8 @@ def heads_tp(hit: Hit, start: Start) -> Answer:
         return Answer()
     sizes = divisors(int(heads))
     below = [size for size in sizes if size <= tensor]
+    if not below:
+        return Answer()
     fit = max((size for size in below if size & (size - 1) == 0 and size > 1), default=max(below))
     stages = int(tensor) // fit
     fixes = [cure("tensor-parallel-size", f"Start with --tensor-parallel-size {fit}")]
@@ -47,6 +58,7 @@ def heads_tp(hit: Hit, start: Start) -> Answer:
 def tp_smaller(hit: Hit, start: Start) -> Answer:
     """Sizes that cut no quantisation group: whole size / t must stay a multiple of the unit."""
     tensor = int(start.number_of("tensor_parallel_size") or 0)
+    tensor = tensor if tensor <= MOST_GPUS else 0
     size, unit = number(hit, "size"), number(hit, "unit")
     if size and unit and tensor > 1:
         whole = int(size) * tensor
@@ -140,12 +152,12 @@ def mpi_size(hit: Hit, start: Start) -> Answer:
     groups = hit.match.groupdict()
     ranks = None
     if groups.get("tp") and groups.get("pp"):
-        ranks = int(groups["tp"]) * int(groups["pp"])
+        ranks = count(groups["tp"]) * count(groups["pp"])
     elif groups.get("engine"):
         ranks = 1
         for factor in re.findall(r"\d+", groups["engine"]):
-            ranks *= int(factor)
-    if ranks is None:
+            ranks *= count(factor)
+    if not ranks or ranks > MOST_GPUS:
         return Answer()
     here = groups.get("mpi") or groups.get("runtime") or "another number of"
     same = cure(

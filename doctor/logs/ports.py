@@ -9,7 +9,10 @@ from collections.abc import Callable
 from infer_doctor.facts.memory import SHM
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer, number
+from infer_doctor.logs.figures import count
 from infer_doctor.logs.story import Hit, Start
+
+LAST_PORT = 65_535
 
 SHM_FLOOR_GIB = 1
 """NVIDIA's images recommend at least 1 GiB."""
@@ -18,6 +21,8 @@ SHM_FLOOR_GIB = 1
 def port(hit: Hit, start: Start) -> Answer:
     """Which port, and whether it is the server's own: the engine also uses others between ranks."""
     found = hit.match.groupdict().get("port")
+    if not 0 < count(found) <= LAST_PORT:
+        found = None
     served = start.values.get("port")
     if not found:
         return Answer(
@@ -30,7 +35,7 @@ def port(hit: Hit, start: Start) -> Answer:
                 ),
             ),
         )
-    other = int(found) + 1 if int(found) < 65_535 else int(found) - 1
+    other = int(found) + 1 if int(found) < LAST_PORT else int(found) - 1
     end = cure(
         "find-port-holder",
         f"Find who holds port {found} and end it if it is an old server",

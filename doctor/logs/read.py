@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
 from infer_doctor.logs import choose, cold
+from infer_doctor.logs.line import Line
 from infer_doctor.logs.line import read as read_line
 from infer_doctor.logs.scan import Scanner
 from infer_doctor.logs.serving import STATISTICS_KIND, Statistics, bulk
@@ -15,6 +16,9 @@ from infer_doctor.logs.source import NotALog, Piece, blocks
 from infer_doctor.logs.story import Place, Start, Story
 
 EARLIER_KEPT = 5
+
+STREAMS = 64
+"""Pods or compose services of one log that are followed apart; the others together."""
 
 LOUD = (
     b"Error",
@@ -83,7 +87,19 @@ def settings(launch: Sequence[str]) -> dict[str, str]:
 def _read(
     pieces: Sequence[tuple[Piece, Iterable[bytes]]], given: Mapping[str, str] | None = None
 ) -> Facts:
-    story = Story()
+    stories = {"": Story()}
+
+    current = stories[""]
+
+    def story_of(line: Line) -> Story:
+        """Of its pod or service; what has no prefix ("vllm-1 exited with code 1") of the last one."""
+        nonlocal current
+        if line.stream and line.stream not in stories and len(stories) < STREAMS:
+            stories[line.stream] = Story()
+        if line.stream:
+            current = stories.get(line.stream) or stories[""]
+        return current
+
     statistics = Statistics()
     total = 0
     gaps: list[str] = []
@@ -95,7 +111,8 @@ def _read(
         counted = bulk(raw)
         own = own or counted is not None or ENGINES_OWN.search(raw) is not None
         if counted == STATISTICS_KIND:
-            story.serves()
+            for line in read_line(raw):
+                story_of(line).serves()
         return counted
 
     for piece, content in pieces:
@@ -104,7 +121,7 @@ def _read(
             for number, raw in scanner.lines(content, statistics.see(piece.name)):
                 place = Place(source=piece.name, line=number)
                 for line in read_line(raw):
-                    story.see(place, line)
+                    story_of(line).see(place, line)
                     statistics.line(place, line)
         except NotALog as error:
             if total + scanner.line == 0:
@@ -112,14 +129,30 @@ def _read(
             gaps.append(str(error))
         statistics.counted(piece.name, scanner)
         total += scanner.line
-    for start in story.starts:
+    seen = [story for story in stories.values() if story.said] or [stories[""]]
+    starts = [start for story in seen for start in story.starts]
+    for start in starts:
         for option, value in (given or {}).items():
             start.values.setdefault(option, value)
     names = [piece.name for piece, _ in pieces]
     if statistics.bytes == 0 and not gaps:
         raise NotALog(f"{names[0]}: is empty")
-    own = own or any(start.marked or start.hits or start.unknown for start in story.starts)
-    return _facts(story, statistics, names[-1], max(total, 1), gaps, own=own)
+    own = own or any(start.marked or start.hits or start.unknown for start in starts)
+    story = min(seen, key=lambda story: _rank(story, statistics, alone=len(seen) == 1))
+    alone = sum(start.marked for start in starts) < 2 or len(seen) == 1
+    rest = [start for other in seen if other is not story for start in other.starts]
+    return _facts(
+        story, statistics, names[-1], max(total, 1), gaps, own=own, alone=alone, rest=rest
+    )
+
+
+def _rank(story: Story, statistics: Statistics, *, alone: bool) -> int:
+    """Which of several engines of one log is told of: one that failed and says why comes first."""
+    start, _ = _last(story)
+    found = choose.causes(start, statistics.alive(start) if alone else 0)
+    if any(cause.effect not in ("survived", "stall") for cause in found):
+        return 0
+    return 1 if choose.to_send(start) is not None else 2
 
 
 def read_texts(lines: Iterable[str], name: str = "log") -> Facts:
@@ -136,13 +169,17 @@ def _facts(
     gaps: Sequence[str],
     *,
     own: bool,
+    alone: bool,
+    rest: Sequence[Start],
 ) -> Facts:
+    """`rest`: starts of other streams, a proxy's too; what they say of requests counts as well."""
     start, earlier = _last(story)
-    found = choose.causes(start, statistics.alive(start))
+    alive = statistics.alive(start) if alone else 0  # who answered is not told apart
+    found = choose.causes(start, alive)
     fatal = [cause for cause in found if cause.effect != "survived"]
     survived = [cause for cause in found if cause.effect == "survived"]
     cause = fatal[0] if fatal else None
-    if cause is not None and cause.effect == "stall" and statistics.alive(start) > _line(cause):
+    if cause is not None and cause.effect == "stall" and alive > _line(cause):
         cause = None  # it went on
     unexplained = None if cause else choose.to_send(start)
     if cause is None and unexplained is None and story.in_traceback and not start.served:
@@ -170,7 +207,9 @@ def _facts(
             others=choose.others(fatal) if cause else (),
             earlier=tuple(before[:EARLIER_KEPT]),
             warnings=tuple(notes + survived),
-            requests=tuple(choose.side(start, ("request",))),
+            requests=tuple(
+                cause for one in (start, *rest) for cause in choose.side(one, ("request",))
+            ),
             unexplained=unexplained,
             values=dict(start.values),
             gaps=tuple(gaps),

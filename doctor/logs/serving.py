@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from infer_doctor.facts.log import AbortBurst, Sample, Serving
+from infer_doctor.logs.figures import count, figure
 from infer_doctor.logs.line import Line, elapsed, read, seconds_of
 from infer_doctor.logs.scan import Scanner
 from infer_doctor.logs.story import Place, Start
@@ -138,14 +139,14 @@ class Statistics:
 
     def counted(self, source: str, scanner: Scanner) -> None:
         """Take the answers that the scanner of one file counted."""
-        for kind, count in scanner.counts.items():
+        for kind, times in scanner.counts.items():
             method, _, status = kind.partition(" ")
             if status.startswith("2"):
-                self.served += count
+                self.served += times
                 if method == "POST":  # /health and /metrics answer without an engine
                     self._alive = (source, scanner.last[kind])
             elif status.startswith(("4", "5")):
-                self._refused[status] += count
+                self._refused[status] += times
                 if status not in self._refused_lines:
                     line, raw = scanner.first[kind]
                     text = next(read(raw), Line(text="")).text
@@ -173,17 +174,20 @@ class Statistics:
 
     def _take(self, raw: bytes, number: int) -> None:
         if match := STATISTICS.search(raw.decode("utf-8", "replace")):
+            prompt, generation = figure(match["prompt"]), figure(match["generation"])
+            if prompt is None or generation is None:
+                return  # two interleaved lines
             clock = CLOCK.search(raw)
             time = seconds_of(clock[0].decode()) if clock else next(read(raw), Line(text="")).time
             self.samples.append(
                 Sample(
                     time=time,
                     line=number,
-                    prompt=float(match["prompt"]),
-                    generation=float(match["generation"]),
-                    running=int(match["running"]),
-                    waiting=int(match["waiting"]),
-                    kv=float(match["kv"] or 0),
+                    prompt=prompt,
+                    generation=generation,
+                    running=count(match["running"]),
+                    waiting=count(match["waiting"]),
+                    kv=figure(match["kv"]) or 0.0,
                 )
             )
 
@@ -195,8 +199,8 @@ class Statistics:
                     self._untimed.append((id, line.time, place))
                     self._abort_text = self._abort_text or line.text
         elif "is preempted by" in line.text:
-            count = re.search(r"total_num_cumulative_preemption=(\d+)", line.text)
-            self._preemptions = max(self._preemptions + 1, int(count[1]) if count else 0)
+            total = re.search(r"total_num_cumulative_preemption=(\d+)", line.text)
+            self._preemptions = max(self._preemptions + 1, count(total[1]) if total else 0)
 
     def alive(self, start: Start) -> int:
         """The last line at which this start answered a request; 0 for never."""

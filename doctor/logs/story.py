@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from infer_doctor.frozen import frozen
+from infer_doctor.logs.figures import figure
 from infer_doctor.logs.frames import FRAMES
 from infer_doctor.logs.line import Line
 from infer_doctor.logs.signatures import Mark, Signature, patterns
@@ -20,8 +21,14 @@ HITS_KEPT = 400
 EVENTS_KEPT = 600
 
 FRAME = re.compile(r'^\s*File "([^"]*)", line \d+, in (\S+)')
-REQUESTED = re.compile(r"Received request [^:]+:")
-"""What follows is the prompt: a user may quote any error."""
+QUOTED = re.compile(
+    r"Received request [^:]+:|Request \S+ (?:details|JSON body):|response_body=|"
+    r"Generated response [^:]+:|.*?, input_value=|"
+    r'.*?"(?=(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH) [^"]* HTTP/)'
+)
+"""What follows is a user's: a prompt, an answer, an address may quote any error.
+
+vllm/entrypoints/logger.py of 0.4 to 0.32; pydantic; the access lines of uvicorn and proxies."""
 
 GRAPH_CALL = re.compile(r"\btorch\.cuda\.graph\(|capture_model\b")
 EXCEPTION = re.compile(
@@ -132,10 +139,7 @@ class Start:
 
     def number_of(self, name: str) -> float | None:
         """A value that the log printed, as a number."""
-        try:
-            return float(self.values.get(name, "").replace(",", ""))
-        except ValueError:
-            return None
+        return figure(self.values.get(name))
 
 
 class Story:
@@ -146,6 +150,7 @@ class Story:
         self._frames: dict[str, list[str]] = {}
         self._files: dict[str, str] = {}
         self._inside: set[str] = set()
+        self.said = False
         self.first_time: float | None = None
         self.last_time: float | None = None
 
@@ -162,16 +167,17 @@ class Story:
         """Statistics were printed: a log that begins after the start is one of a running server."""
         if not self.now.marked and not self.now.stage:
             self.now.stage = "serving"
-            self.now.running = True
+            self.now.running = self.said = True
 
     def see(self, place: Place, line: Line) -> None:
         """Take one line."""
+        self.said = True
         if line.time is not None:
             self.first_time = line.time if self.first_time is None else self.first_time
             self.last_time = line.time
         key = line.process
-        if (request := REQUESTED.match(line.text)) is not None:
-            line = replace(line, text=request[0])
+        if (own := QUOTED.match(line.text)) is not None:
+            line = replace(line, text=own[0])
         if self._in_traceback(key, line.text):
             return
         found = False
