@@ -58,7 +58,8 @@ def _is_plain(problem: OptionProblem, name: str) -> bool:
     """Whether one word takes the place of another: a key of a section goes into another place."""
     if problem.flag.startswith("-"):
         return " " not in name.partition("--")[0]
-    return not any(mark in name or mark in problem.flag for mark in (" ", "."))
+    section = problem.flag.rpartition(".")[0]
+    return " " not in name + problem.flag and name.rpartition(".")[0] == section
 
 
 @check("trt-argument-unknown", severity="error", category="launch_argument", since="0.3")

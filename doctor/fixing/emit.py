@@ -12,6 +12,7 @@ from infer_doctor.fixing.edits import shell
 from infer_doctor.fixing.files import Refused, current, real
 from infer_doctor.fixing.plan import Group
 from infer_doctor.fixing.preview import command_of, difference
+from infer_doctor.fixing.show import alone
 from infer_doctor.launch.model import COMMAND_LINE, Launch
 from infer_doctor.model import Edit, RemoveFiles, SetVariable, WriteFile
 
@@ -70,7 +71,9 @@ def _changed(
     return changed
 
 
-def _file(path: str, name: str, old: str | None, new: str | None, mode: int) -> list[str]:
+def _file(
+    path: str, name: str, old: str | None, new: str | None, mode: int, shown: str | None = None
+) -> list[str]:
     head = [f"diff --git a/{name} b/{name}"]
     bits = "100755" if mode & 0o100 else "100644"
     if old is None:
@@ -78,30 +81,53 @@ def _file(path: str, name: str, old: str | None, new: str | None, mode: int) -> 
     if new is None:
         found = current(path)
         head.append(f"deleted file mode {'100755' if found and found.mode & 0o100 else '100644'}")
-    return [*head, *difference(path, old, new)]
+    return [*head, *difference(path, old, new, shown)]
 
 
 def script(groups: Sequence[Group], drafts: Drafts) -> str:
-    """A shell script of everything, group by group; edits as patches."""
+    """A shell script of everything, group by group; edits as patches, from whatever folder.
+
+    What is for people stands as a comment: their commands have gaps to fill, ask, or reset a GPU.
+    """
     lines = ["#!/bin/sh", "# what `infer-doctor fix` would do; read it, then run it", "set -eu"]
     lines.append(f"cd {shlex.quote(os.getcwd())}")
     for group in groups:
-        lines += ["", f"# {group.fix.title} ({', '.join(group.checks)})"]
+        own = group.state == "manual"
+        mark = "# for you: " if own else "# "
+        lines += ["", f"{mark}{alone(group.fix)} ({', '.join(group.checks)})"]
         if group.fix.restarts:
             lines.append("# takes effect when the engine is started again")
         edits = [action for action in group.fix.actions if isinstance(action, Edit)]
-        if edits:
-            fix = replace(group.fix, actions=tuple(edits))
-            text, left = patch([replace(group, fix=fix)], drafts)
-            if text:
-                lines += [f"patch -p1 <<'{MARK}'", text.rstrip("\n"), MARK]
-            lines += [f"# not in here: {row}" for row in left]
+        if edits and not own:
+            lines += _patches(replace(group, fix=replace(group.fix, actions=tuple(edits))), drafts)
         for action in group.fix.actions:
-            if isinstance(action, Edit):
+            if isinstance(action, Edit) and not own:
                 continue
             known = action.kind in ("command", "packages", "write", "end", "variable", "remove")
-            lines.append(action.text if known else f"# {action.text}")
+            if known and own:
+                lines += [f"#   {row}" for row in action.text.split("\n")]
+            else:
+                lines += [action.text] if known else [f"# {row}" for row in action.text.split("\n")]
     return "\n".join(lines) + "\n"
+
+
+def _patches(group: Group, drafts: Drafts) -> list[str]:
+    """A `patch` for each folder; an edit of the command line has none."""
+    originals: dict[str, str | None] = {}
+    try:
+        new = _changed(group, drafts, originals, {})
+    except Refused as error:
+        return [f"# not in here: {group.fix.title}: {error}"]
+    lines: list[str] = []
+    for path, text in new.items():
+        folder, name = os.path.split(path)
+        rows = _file(path, name, originals[path], text, 0o644, name)
+        where = "" if folder == os.path.realpath(os.getcwd()) else f" -d {shlex.quote(folder)}"
+        crlf = " --binary" if "\r\n" in (text or "") else ""
+        lines += [f"patch -p1{crlf}{where} <<'{MARK}'", *rows, MARK]
+    if not new:
+        lines.append("# the command line itself: infer-doctor fix --emit command")
+    return lines
 
 
 def command(groups: Sequence[Group], launch: Launch | None, words: Sequence[str]) -> str:

@@ -41,12 +41,16 @@ def preview(actions: Sequence[AnyAction], drafts: Drafts) -> list[str]:
     return lines
 
 
-def difference(path: str, old: str | None, new: str | None) -> list[str]:
-    """A unified diff with the path as it is shown."""
-    shown = spoken(path)
+def difference(path: str, old: str | None, new: str | None, shown: str | None = None) -> list[str]:
+    """A unified diff with the path as it is shown.
+
+    A name with a blank ends with a tab, as git writes it: else `patch` takes the first word.
+    """
+    shown = shown or spoken(path)
+    end = "\t" if " " in shown else ""
     names = (
-        "/dev/null" if old is None else f"a/{shown}",
-        "/dev/null" if new is None else f"b/{shown}",
+        "/dev/null" if old is None else f"a/{shown}{end}",
+        "/dev/null" if new is None else f"b/{shown}{end}",
     )
     rows = difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="\n")
     lines: list[str] = []
