@@ -17,19 +17,13 @@ from infer_doctor.cluster.compare import (
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import launch_variables
-from infer_doctor.facts.network import Interface, Interfaces, OwnName
+from infer_doctor.facts.network import IFNAMES, Interfaces, OwnName, chosen, leading
 from infer_doctor.facts.nodes import Node, Nodes
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch
 from infer_doctor.model import Evidence, Finding, Fix, Missing, Severity
 from infer_doctor.registry import check
 from infer_doctor.units import names as words
-
-IFNAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
-
-NEVER_CHOSEN = re.compile(r"(?:lo|docker|veth|br-|cni|flannel|cali|tunl|virbr)\w*")
-"""Interfaces that lead to no other node; NCCL itself leaves out lo and docker
-(src/misc/socket.cc, ncclFindInterfaces)."""
 
 SAME = re.compile(
     r"(?:NCCL|GLOO|VLLM|TORCH|PYTORCH|UCX|TLLM|TRTLLM|TENSORRT_LLM|CUDA|HF_HUB|TRANSFORMERS|OMP)_\w+"
@@ -102,17 +96,6 @@ def _naming(values: Mapping[str, str]) -> dict[str, str]:
     """The variables that name interfaces to use."""
     found = {name: values.get(name, "") for name in IFNAMES[:3]}
     return {name: value for name, value in found.items() if value and value[0] != "^"}
-
-
-def chosen(name: str, value: str, rows: Interfaces) -> list[Interface]:
-    """The interfaces that a variable names."""
-    exact = name != "NCCL_SOCKET_IFNAME" or value.startswith("=")
-    wanted = [part.split(":")[0] for part in value.lstrip("=").split(",") if part]
-    return [
-        row
-        for row in rows.rows
-        if any(row.name == part if exact else row.name.startswith(part) for part in wanted)
-    ]
 
 
 def _problem(name: str, value: str, rows: Interfaces) -> str | None:
@@ -221,13 +204,7 @@ def _networks(node: Node, launch: Launch | None, nodes: Nodes) -> frozenset[str]
     values, rows = variables(node, launch), node.get(Interfaces)
     if isinstance(rows, Missing):
         return rows
-    known = {} if isinstance(values, Missing) else values
-    used = [row for row in rows.rows if not NEVER_CHOSEN.fullmatch(row.name) and not row.loopback]
-    for name in IFNAMES[:2]:
-        value = known.get(name)
-        if value and not value.startswith("^"):
-            used = chosen(name, value, rows)
-            break
+    used = leading(rows, {} if isinstance(values, Missing) else values)
     found = [
         f"{address.network}/{address.prefix}"
         for row in used

@@ -177,6 +177,7 @@ def build(output: Path) -> list[str]:
                     nav=[
                         {"Start": "index.md"},
                         {"Recipes": "recipes.md"},
+                        {"Many machines": "cluster.md"},
                         {"Memory plan": "memory-plan.md"},
                         {"Fixes": "fixes.md"},
                         {"Log signatures": "log-signatures.md"},

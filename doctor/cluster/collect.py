@@ -8,11 +8,17 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 
 from infer_doctor.engine import Subject
+from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import ModelFiles
-from infer_doctor.facts.network import ClockState, GpuDirect, Interfaces, OwnName
+from infer_doctor.facts.network import ClockState, GpuDirect, Interfaces, OwnName, leading
 from infer_doctor.facts.vllm_options import VllmSources
+from infer_doctor.hands import VERSIONS
+from infer_doctor.hands.links import links
+from infer_doctor.host import Capture, Host
+from infer_doctor.model import Missing
 
 FACTS = (VllmSources, ModelFiles)
 """What checks ask for only with a launch, for one that the snapshot is judged with later."""
@@ -32,6 +38,13 @@ LOCAL_RANKS = (
 first: mpirun within a Slurm job has the variables of both."""
 
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK")
+
+NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
+LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE")
+
+MEETING = ".links"
+"""The folder below DIR where nodes find each other."""
 
 BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -54,6 +67,40 @@ def look(subject: Subject, *, cluster: bool) -> None:
     """Ask for what a later judgement needs, over many machines too."""
     for kind in (*FACTS, *(CLUSTER_FACTS if cluster else ())):
         subject.get(kind)
+
+
+def nodes(variables: Mapping[str, str]) -> int | None:
+    """How many nodes were started together; None when nobody says so."""
+    if count := _first(variables, NODES):
+        return count
+    every, local = _first(variables, SIZES), _first(variables, LOCAL_SIZES)
+    return every // local if every and local else every
+
+
+def meet(host: Host, folder: str, count: int, limit_s: float, subject: Subject) -> None:
+    """Try the links to all other nodes, and keep what came of it as an answer of this host."""
+    meeting = os.path.join(folder, MEETING)
+    os.makedirs(meeting, exist_ok=True)
+    rows = subject.get(Interfaces)
+    values = subject.get(Environ)
+    capture = Capture(operation="links", arguments={}, version=VERSIONS["links"])
+    if isinstance(rows, Missing):
+        error = {"code": "failed", "message": f"the interfaces are not known: {rows.reason}"}
+        capture = replace(capture, error=error)
+    else:
+        variables = {} if isinstance(values, Missing) else values.variables
+        addresses = [
+            row.address
+            for interface in leading(rows, variables)
+            for row in interface.addresses
+            if ":" not in row.address
+        ]
+        try:
+            found = links(meeting, socket.gethostname(), addresses, count, limit_s)
+            capture = replace(capture, value=found)
+        except (OSError, ValueError) as error:
+            capture = replace(capture, error={"code": "failed", "message": str(error)})
+    host.captures[capture.key] = capture
 
 
 def machine_mark() -> str | None:

@@ -1,7 +1,7 @@
 """Equal things are decided once: probes and checks of many replayed machines.
 
 A probe is a function of facts and of the answers it gets, so its result is found again by the facts
-and, question by question, by the captures that answered. `cluster/reading.py` makes equal captures one
+and, question by question, by the captures that answered and the variables that were looked at. `cluster/reading.py` makes equal captures one
 object, and equal facts become one object here, so identity stands for equality. A thousand like nodes
 cost little more than one.
 """
@@ -9,12 +9,12 @@ cost little more than one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from infer_doctor.engine import Subject, run_check
-from infer_doctor.facts.machine import Identity
+from infer_doctor.facts.machine import Environ, Identity
 from infer_doctor.host import Capture, Host, key_of
 from infer_doctor.model import CheckResult, Missing
 from infer_doctor.registry import Check, Probe, Registry
@@ -43,21 +43,16 @@ class Shared:
 
     def fact(self, probe: Probe, arguments: dict[str, object], subject: NodeSubject) -> object:
         """What the probe makes of these arguments, made only where it is new."""
-        captures = subject.host.captures if subject.host is not None else {}
-        start = (probe.function, *(id(v) for v in arguments.values() if not isinstance(v, Host)))
+        asked = _Asked(subject.host, arguments)
+        start = (probe.function, *(id(v) for v in arguments.values() if not _is_asked(v)))
         step = self._trees.get(start)
         while step is not None and step.question is not None:
-            step = step.next.get(id(captures.get(step.question)))
+            step = step.next.get(asked.answer(step.question))
         if step is not None:
             return step.fact
-        asked = _Asked(subject.host) if subject.host is not None else None
-        fact = subject.make(
-            probe,
-            {name: asked if isinstance(v, Host) else v for name, v in arguments.items()},
-        )
-        fact = self._one(probe, fact)
+        fact = self._one(probe, subject.make(probe, asked.arguments()))
         self._kept.append(arguments)
-        self._remember(start, asked.questions if asked else [], captures, fact)
+        self._remember(start, asked, fact)
         return fact
 
     def one(self, given: Any) -> Any:
@@ -81,17 +76,11 @@ class Shared:
         del known[LOOKED_BACK:]
         return fact
 
-    def _remember(
-        self,
-        start: tuple[object, ...],
-        questions: Sequence[str],
-        captures: dict[str, Capture],
-        fact: object,
-    ) -> None:
+    def _remember(self, start: tuple[object, ...], asked: _Asked, fact: object) -> None:
         step = self._trees.setdefault(start, _Step())
-        for question in questions:
+        for question in asked.questions:
             step.question = question
-            step = step.next.setdefault(id(captures.get(question)), _Step())
+            step = step.next.setdefault(asked.answer(question), _Step())
         step.fact = fact
 
 
@@ -102,26 +91,84 @@ class _Step:
 
     def __init__(self) -> None:
         self.question: str | None = None
-        self.next: dict[int, _Step] = {}
+        self.next: dict[object, _Step] = {}
         self.fact: object = None
 
 
-class _Asked(Host):
-    """The host of one node, which notes what it is asked, each question once."""
+def _is_asked(value: object) -> bool:
+    """Whether a need answers questions, so that not all of it has to be equal."""
+    return isinstance(value, (Host, Environ))
 
-    def __init__(self, host: Host) -> None:
-        super().__init__()
-        self.captures = host.captures
+
+class _Asked:
+    """The host and the variables of one node, with a note of what of them was looked at."""
+
+    def __init__(self, host: Host | None, arguments: dict[str, object]) -> None:
         self._host = host
+        self._arguments = arguments
+        environ = next((v for v in arguments.values() if isinstance(v, Environ)), None)
+        self._variables: Mapping[str, str] = environ.variables if environ is not None else {}
         self._seen: dict[str, None] = {}
 
     @property
     def questions(self) -> list[str]:
+        """Each once, in the order in which they were asked."""
         return list(self._seen)
 
+    def answer(self, question: str) -> object:
+        """What stands for the answer: equal answers, equal things."""
+        kind, _, name = question.partition(" ")
+        if kind == CAPTURE:
+            return id(self._host.captures.get(name)) if self._host is not None else None
+        return self._variables.get(name) if kind == VARIABLE else tuple(self._variables)
+
+    def arguments(self) -> dict[str, object]:
+        """The arguments of the probe, with listeners in place of the host and the variables."""
+        made = dict(self._arguments)
+        for name, value in made.items():
+            if isinstance(value, Host):
+                made[name] = _ListeningHost(value, self._seen)
+            elif isinstance(value, Environ):
+                listening = _Listening(value.variables, self._seen)
+                made[name] = replace(value, variables=listening)
+        return made
+
+
+CAPTURE, VARIABLE, NAMES = "capture", "variable", "names"
+
+
+class _ListeningHost(Host):
+    """Notes the questions to a host."""
+
+    def __init__(self, host: Host, seen: dict[str, None]) -> None:
+        super().__init__()
+        self.captures = host.captures
+        self._host = host
+        self._seen = seen
+
     def ask(self, operation: str, *, limit_s: float | None = None, **arguments: Any) -> Any:
-        self._seen[key_of(operation, arguments)] = None
+        self._seen[f"{CAPTURE} {key_of(operation, arguments)}"] = None
         return self._host.ask(operation, limit_s=limit_s, **arguments)
+
+
+class _Listening(Mapping[str, str]):
+    """Notes which variables are looked at; whoever walks over them looks at all their names."""
+
+    def __init__(self, variables: Mapping[str, str], seen: dict[str, None]) -> None:
+        self._variables = variables
+        self._seen = seen
+
+    def __getitem__(self, name: str) -> str:
+        self._seen[f"{VARIABLE} {name}"] = None
+        return self._variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._seen[NAMES] = None
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        self._seen[NAMES] = None
+        return len(self._variables)
 
 
 class NodeSubject(Subject):

@@ -74,6 +74,9 @@ def snapshot(
         examination.run(registry.checks.values())
         for subject in examination.subjects:
             collect.look(subject, cluster=to is not None or redact_key is not None)
+        count = collect.nodes(os.environ)
+        if to is not None and deep and count and count > 1 and host is not None:
+            collect.meet(host, to, count, timeout, examination.subjects[0])
     machine = collect.machine_mark()
     text = snapshot_text(
         examination.captures,

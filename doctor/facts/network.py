@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from infer_doctor.facts.limits import Rdma
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Host
@@ -10,6 +13,13 @@ from infer_doctor.registry import probe
 PEER_MEMORY = ("/sys/module/nvidia_peermem", "/sys/module/nv_peer_mem")
 """The module by which an RDMA card reads and writes GPU memory; the second is its old name
 (docs.nvidia.com/cuda/gpudirect-rdma)."""
+
+
+IFNAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
+
+NEVER_CHOSEN = re.compile(r"(?:lo|docker|veth|br-|cni|flannel|cali|tunl|virbr)\w*")
+"""Interfaces that lead to no other node; NCCL itself leaves out lo and docker
+(src/misc/socket.cc, ncclFindInterfaces)."""
 
 
 @frozen
@@ -67,6 +77,26 @@ class GpuDirect:
     """Whether the module is loaded through which RDMA cards reach GPU memory."""
 
     module: str | None
+
+
+def chosen(name: str, value: str, rows: Interfaces) -> list[Interface]:
+    """The interfaces that a variable names."""
+    exact = name != "NCCL_SOCKET_IFNAME" or value.startswith("=")
+    wanted = [part.split(":")[0] for part in value.lstrip("=").split(",") if part]
+    return [
+        row
+        for row in rows.rows
+        if any(row.name == part if exact else row.name.startswith(part) for part in wanted)
+    ]
+
+
+def leading(rows: Interfaces, variables: Mapping[str, str]) -> list[Interface]:
+    """The interfaces that NCCL or Gloo is told to use, else all that may lead to another node."""
+    for name in IFNAMES[:2]:
+        value = variables.get(name)
+        if value and not value.startswith("^"):
+            return chosen(name, value, rows)
+    return [row for row in rows.rows if not row.loopback and not NEVER_CHOSEN.fullmatch(row.name)]
 
 
 @probe

@@ -24,6 +24,7 @@ VERSIONS = {
     "libraries": 2,
     "library_marks": 1,
     "limits": 1,
+    "links": 1,
     "list": 1,
     "loader_cache": 1,
     "model_files": 1,

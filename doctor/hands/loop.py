@@ -34,6 +34,7 @@ def _operations() -> dict[str, Callable[..., Json]]:
         "libraries": _of_libraries("libraries"),
         "library_marks": _of_libraries("library_marks"),
         "limits": system.limits,
+        "links": _links,
         "list": files.list_folder,
         "loader_cache": _of_libraries("loader_cache"),
         "model_files": _model_files,
@@ -99,6 +100,12 @@ def _gguf(path: str) -> Json:
     from .gguf import gguf
 
     return gguf(path)
+
+
+def _links() -> Json:
+    from .links import unasked
+
+    return unasked()
 
 
 def _of_network(name: str) -> Callable[..., Json]:

@@ -27,5 +27,38 @@ def to_wire(value: Any) -> Any:
 
 
 def render(report: Report) -> str:
-    """The report as indented JSON with a final line end."""
-    return json.dumps(to_wire(report), indent=2, allow_nan=False) + "\n"
+    """The report as indented JSON with a final line end.
+
+    Rows and facts are written one by one, and what subjects share once: a thousand nodes are 150 MB
+    of text, and all of it at once as objects and pieces would be ten times that.
+    """
+    head = dumps(to_wire(dataclasses.replace(report, results=(), facts={})), "")
+    facts: dict[int, str] = {}
+
+    def fact(value: Any) -> str:
+        if id(value) not in facts:
+            facts[id(value)] = dumps(to_wire(value), "      ")
+        return facts[id(value)]
+
+    rows = [dumps(to_wire(row), "    ") for row in report.results]
+    subjects = [
+        f"{json.dumps(name)}: "
+        + _block("{}", [f"{json.dumps(kind)}: {fact(v)}" for kind, v in own.items()], "    ")
+        for name, own in report.facts.items()
+    ]
+    for name, marks, parts in (("results", "[]", rows), ("facts", "{}", subjects)):
+        before, _, after = head.partition(f'\n  "{name}": {marks}')
+        head = f'{before}\n  "{name}": {_block(marks, parts, "  ")}{after}'
+    return head + "\n"
+
+
+def dumps(value: Any, indent: str) -> str:
+    """JSON whose further lines stand below `indent`; no string holds a raw line end."""
+    return json.dumps(value, indent=2, allow_nan=False).replace("\n", "\n" + indent)
+
+
+def _block(marks: str, parts: list[str], indent: str) -> str:
+    if not parts:
+        return marks
+    inner = f",\n{indent}  ".join(parts)
+    return f"{marks[0]}\n{indent}  {inner}\n{indent}{marks[1]}"

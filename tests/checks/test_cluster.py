@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from nodes import alike, node, nodes, proven, silent
 
+from infer_doctor.checks.cluster_links import link_slow, peer_unreachable
 from infer_doctor.checks.cluster_machines import (
     clock_unset,
     gpu_differs,
@@ -50,6 +51,7 @@ from infer_doctor.facts.network import (
     OwnName,
 )
 from infer_doctor.facts.nodes import Nodes
+from infer_doctor.facts.peers import PeerLink, PeerLinks
 from infer_doctor.facts.ray import RayNode
 from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.launch.command import read as launch_of
@@ -179,6 +181,24 @@ def model(*names: str, config: dict[str, Any] | None = None, size: int = 4096) -
         files=tuple(ModelFile(name=name, size=size) for name in names),
         documents={"config.json": config} if config else {},
     )
+
+
+def meeting(*broken: tuple[int, int], slow: int | None = None, count: int = 4) -> Nodes:
+    """n0, n1, ... that all met; `broken` are pairs of from and to, `slow` sends at a tenth."""
+    rows = []
+    for own in range(count):
+        links = tuple(
+            PeerLink(
+                index=other,
+                error="timed out" if (own, other) in broken else None,
+                connect_ms=0.2,
+                bytes_per_s=(1e8 if own == slow else 1e9) if other == (own + 1) % count else None,
+            )
+            for other in range(count)
+            if other != own
+        )
+        rows.append(node(f"n{own}", PeerLinks(own=own, count=count, met=count, rows=links)))
+    return nodes(*rows)
 
 
 def ray_node(gpus: float) -> RayNode:
@@ -315,6 +335,12 @@ class TestContract:
         fires = alike(*has, odd=(ray_node(0), gpus("H200", "H200")))
         contract(ray_gpus_differ, fires=[fires], passes=[alike(*has)])
 
+    def test_peers(self) -> None:
+        contract(peer_unreachable, fires=[meeting((0, 2))], passes=[meeting()])
+
+    def test_slow_link(self) -> None:
+        contract(link_slow, fires=[meeting(slow=1)], passes=[meeting()])
+
     def test_silence(self) -> None:
         dead = node("c", RayNode(id="1", alive=False, gpus=0), silence="Ray lists it as dead")
         seen = (node("a", ray_node(1)), node("b", ray_node(1)))
@@ -351,6 +377,25 @@ class TestRay:
         result = examine(node_silent, rows)
         assert (result.outcome, result.reason) == ("blocked", "b: no answer within 18 s")
         assert examine(node_silent, nodes(node("a"), node("b"))).outcome == "passed"
+
+
+class TestLinks:
+    def test_a_node_that_nobody_reaches_is_one_finding(self) -> None:
+        result = examine(peer_unreachable, meeting((0, 2), (1, 2), (3, 2)))
+        assert messages(result) == ["no other node reaches n2 by TCP: timed out"]
+
+    def test_a_node_that_reaches_nobody_is_one_finding(self) -> None:
+        result = examine(peer_unreachable, meeting((2, 0), (2, 1), (2, 3)))
+        assert messages(result) == ["n2 reaches no other node by TCP: timed out"]
+
+    def test_one_direction_of_one_pair(self) -> None:
+        result = examine(peer_unreachable, meeting((3, 1)))
+        assert messages(result) == ["n3 does not reach n1 by TCP: timed out"]
+
+    def test_who_came_too_late_blocks(self) -> None:
+        late = PeerLinks(own=0, count=2, met=1, rows=())
+        rows = nodes(node("a", late), node("b", late))
+        assert examine(peer_unreachable, rows).outcome == "blocked"
 
 
 class TestWords:
