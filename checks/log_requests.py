@@ -33,7 +33,7 @@ MEANING: dict[str, tuple[Category, str]] = {
     "413": ("client", "body too large"),
     "422": ("client", "a field that is not understood"),
     "429": ("queueing", "too many requests"),
-    "500": ("engine_stalled", "an error of the server"),
+    "500": ("wrapper_generic", "an error of the server: its traceback stands above the first"),
     "502": ("proxy", "bad gateway"),
     "503": ("queueing", "busy, or the engine is gone"),
     "504": ("request_timeout", "gateway time-out"),
@@ -71,6 +71,8 @@ def requests_refused(log: EngineLog, serving: Serving) -> Iterator[Finding]:
     if log.requests:
         return
     for status, count in sorted(serving.refused.items()):
+        if status == "500" and (log.cause or log.unexplained):
+            continue  # told with the engine's failure
         category, words = MEANING.get(status, ("client", "refused"))
         yield Finding(
             about=f"status {status}",

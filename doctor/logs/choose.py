@@ -36,6 +36,7 @@ RAISED_IN: tuple[tuple[str, Category], ...] = (
     ("/tool_parsers/", "launch_argument"),
     ("vllm/reasoning/", "launch_argument"),
     ("/kv_connector/factory.py", "launch_argument"),
+    ("tensorrt_llm/models/modeling_utils.py", "model_files"),
     ("/layers/quantization/", "quantization"),
     ("vllm/attention/", "attention_backend"),
     ("vllm/v1/attention/", "attention_backend"),

@@ -184,6 +184,11 @@ def _facts(
     unexplained = None if cause else choose.to_send(start)
     if cause is None and unexplained is None and story.in_traceback and not start.served:
         unexplained = CUT
+    if cause is None and unexplained is None and statistics.failing:
+        unexplained = (
+            f"{statistics.failing:,} answers have status 500, and the log holds no error for them: "
+            "send the log from before the first of them"
+        )
     state = _state(start, cause, unexplained)
     if not own:
         unexplained = FOREIGN

@@ -71,7 +71,7 @@ def bulk(raw: bytes) -> str | None:
         return STATISTICS_KIND
     if b"Added request " in raw or (b"Received request " in raw and b"prompt: " not in raw):
         return ARRIVAL_KIND
-    if (match := ACCESS.search(raw)) and b"Error" not in raw:
+    if (match := ACCESS.search(raw)) and b"Error" not in raw[: match.start()]:
         return f"{match['method'].decode()} {match['status'].decode()}"
     return None
 
@@ -211,6 +211,12 @@ class Statistics:
         if ready is None or (source == ready.place.source and line < ready.place.line):
             return 0
         return line
+
+    @property
+    def failing(self) -> int:
+        """Answers with status 500, when they are the most."""
+        failed = self._refused["500"]
+        return failed if failed > self.served else 0
 
     def fact(self, source: str) -> Serving:
         """What was found."""

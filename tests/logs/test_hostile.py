@@ -121,3 +121,21 @@ def test_a_mangled_statistics_line_is_skipped() -> None:
 )
 def test_figure(text: str | None, value: float | None) -> None:
     assert figure(text) == value
+
+
+def test_a_server_that_answers_only_with_errors_is_not_healthy() -> None:
+    line = (
+        'INFO:     10.0.0.9:{}2107 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error'
+    )
+    log = log_of(*BEGUN, *READY, *(line.format(n) for n in range(1, 6)))
+    assert log.cause is None
+    assert "5 answers have status 500" in (log.unexplained or "")
+    well = log_of(*BEGUN, *READY, line.format(1), *[HTTP_OK] * 3)
+    assert well.unexplained is None
+
+
+def test_the_port_of_the_ras_service_is_no_failure() -> None:
+    log = log_of(
+        "host-1:25:25 [0] ras/client_support.cc:160 NCCL WARN Call to bind failed: Address already in use"
+    )
+    assert log.cause is None
