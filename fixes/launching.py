@@ -356,12 +356,18 @@ def _old(word: Word, value: str | None) -> str | None:
 
 
 def _end(launch: Launch) -> tuple[Place, str | None]:
-    """Behind which word something new is written: not one that is masked or not known here."""
+    """Behind which word something new is written: not one that is masked or not known here, nor one
+    whose value may follow; else right behind the program."""
     words = launch.words or launch.program
     for number in reversed(range(len(words))):
-        around = words[number : number + 2]
-        if not any(word.unknown or "<" in word.text for word in around):
-            return words[number].place, words[number].text
+        word, *following = words[number : number + 2]
+        if word.unknown or "<" in word.text:
+            continue
+        joined = word.text.startswith("-") and "=" in word.text
+        if joined or not any(row.unknown or "<" in row.text for row in following):
+            return word.place, word.text
+    if launch.words and launch.program and launch.program[-1].unknown is None:
+        return launch.program[-1].place, launch.program[-1].text
     return launch.place, None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from infer_doctor.fixes.launching import (
+    remove_option,
     rename_option,
     set_docker_option,
     set_option,
@@ -120,6 +121,19 @@ def made(path: Path, text: str, make: Make, number: int = 0) -> str:
             without_home,
             "if x; then\n  unset HF_HOME\nfi\nvllm serve m\n",
         ),
+        (
+            'exec vllm serve "$MODEL" \\\n  --name "$(basename "$MODEL")" \\\n  "$@"\n',
+            length,
+            'exec vllm serve --max-model-len 9 "$MODEL" \\\n  --name "$(basename "$MODEL")" \\\n'
+            '  "$@"\n',
+        ),
+        (
+            'vllm serve "$MODEL" \\\n  --api-key abc-123 \\\n  --gpu-memory-utilization=0.8 \\\n'
+            "  $MORE &\n",
+            length,
+            'vllm serve "$MODEL" \\\n  --api-key abc-123 \\\n  --gpu-memory-utilization=0.8 \\\n'
+            "  --max-model-len 9 \\\n  $MORE &\n",
+        ),
         ("HF_HOME=/y vllm serve m\n", another_home, "HF_HOME='/a b' vllm serve m\n"),
     ],
 )
@@ -161,6 +175,16 @@ def test_dockerfile(text: str, make: Make, wanted: str, tmp_path: Path) -> None:
 def test_unit(text: str, make: Make, wanted: str, tmp_path: Path) -> None:
     head, tail = "[Service]\n", "ExecStart=/usr/bin/vllm serve m\n"
     assert made(tmp_path / "vllm.service", head + text + tail, make) == head + wanted + tail
+
+
+def test_comment_behind_the_item_before(tmp_path: Path) -> None:
+    text = (
+        "services:\n  a:\n    image: vllm/vllm-openai:v0.11.0\n    command: [\n"
+        '      "--model", "m",  # ours\n      "--enforce-eager"\n    ]\n'
+    )
+    wanted = text.replace('      "--enforce-eager"\n', "")
+    make = lambda launch: remove_option(launch, "--enforce-eager")  # noqa: E731
+    assert made(tmp_path / "c.yaml", text, make) == wanted
 
 
 @pytest.mark.parametrize(

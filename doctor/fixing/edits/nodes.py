@@ -425,7 +425,7 @@ def _remove(text: str, at: At) -> str:
             return replaced(text, [(start(first), stop, "")])
         before = parent.value[here - 1]
         final = before[1] if isinstance(before, tuple) else before
-        return replaced(text, [(end(text, final), stop, "")])
+        return replaced(text, [(tail(text, end(text, final), start(first)), stop, "")])
     begin = line_start(text, start(first))
     lead = text[begin : start(first)]
     if at.key is not None and lead.strip():  # the first key of an item: "- name: x"
@@ -435,6 +435,13 @@ def _remove(text: str, at: At) -> str:
     if at.key is None and lead.strip() != "-":
         raise CannotEdit(f"{_spoken(at.path)}: this layout of YAML is not known")
     return text[:begin] + text[line_end(text, stop) :]
+
+
+def tail(text: str, before: int, first: int) -> int:
+    """Where the last entry of [..] or {..} begins to go: a comment behind the one before it stays,
+    and with it the comma, which YAML allows at the end."""
+    between = text[before:first]
+    return before + between.rindex("\n") if "#" in between else before
 
 
 def _rename(text: str, at: At, successor: str) -> tuple[str, tuple[str, Any]]:

@@ -130,6 +130,10 @@ def _double(text: str, place: int, end: int, made: list[str]) -> int:
         if text[place] == "\\" and text[place + 1 : place + 2] in ('"', "\\", "$", "`", "\n"):
             made.append(text[place + 1].replace("\n", ""))
             place += 2
+        elif text.startswith(("$(", "${"), place):  # it has quotes of its own
+            close = _closing(text, place + 1, end)
+            made.append(text[place:close])
+            place = close
         else:
             made.append(text[place])
             place += 1

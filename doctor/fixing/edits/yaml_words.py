@@ -146,7 +146,7 @@ def _without(text: str, found: Words, removed: Sequence[int]) -> Iterator[tuple[
     elif last + 1 < len(tokens):
         yield tokens[first].start, tokens[last + 1].start, ""
     else:
-        yield tokens[first - 1].end, tokens[last].end, ""
+        yield nodes.tail(text, tokens[first - 1].end, tokens[first].start), tokens[last].end, ""
 
 
 def word_of(word: str, style: str | None) -> str:
