@@ -61,7 +61,8 @@ def requests_refused(log: EngineLog, serving: Serving) -> Iterator[Finding]:
     for cause in log.requests:
         yield Finding(
             about=cause.signature,
-            message=f"{cause.message} ({cause.count} line{'s' if cause.count > 1 else ''})",
+            message=f"{cause.message} ({cause.count} line{'s' if cause.count > 1 else ''})"
+            + (f". {cause.wrong}" if cause.wrong else ""),
             severity="info" if few else "warning",
             confidence=cause.confidence,
             category=cause.category,

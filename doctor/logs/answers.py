@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 
 from infer_doctor.frozen import frozen
 from infer_doctor.logs.figures import figure
-from infer_doctor.logs.story import Hit
+from infer_doctor.logs.story import Hit, Start
 from infer_doctor.model import Category, Fix
 
 
@@ -29,3 +30,9 @@ class Answer:
 def number(hit: Hit, name: str) -> float | None:
     """A group of the match as a number."""
     return figure(hit.match.groupdict().get(name))
+
+
+def since(start: Start, *version: int) -> bool:
+    """Whether the engine of this start is known to be this version or a later one."""
+    found = tuple(int(part[:6]) for part in re.findall(r"\d+", start.version or "")[:3])
+    return len(found) >= 2 and found >= version

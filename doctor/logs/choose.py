@@ -266,7 +266,8 @@ def to_send(start: Start) -> str | None:
         None,
     )
     if clue is not None and not (fatal and fatal[0].place.line < clue.place.line):
-        said = mask_line(clue.text.strip())[:100]
+        words = clue.text.strip()
+        said = mask_line(words if len(words) <= 100 else clue.match[0][:100])
         return f'{clue.place.source}:{clue.place.line} "{said}": {clue.signature.send}'
     if wrapper is None and start.ready is not None:
         return None

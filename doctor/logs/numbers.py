@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs import budget, parallel, ports
-from infer_doctor.logs.answers import Answer, number
+from infer_doctor.logs.answers import Answer, number, since
 from infer_doctor.logs.budget import down, utilisation
 from infer_doctor.logs.figures import count, figure
 from infer_doctor.logs.story import Hit, Start
@@ -59,9 +59,12 @@ def oom_torch(hit: Hit, start: Start) -> Answer:
         why="leaves room outside the budget for CUDA graphs, NCCL and spikes",
     )
     if stage in ("graphs", "warmup"):
+        fewer = "--enforce-eager (no graphs at all, slower answers)"
+        if since(start, 0, 11, 1):
+            fewer = "--cudagraph-capture-sizes 1 2 4 8 16"
         sizes = cure(
             "fewer-graphs",
-            "Or capture fewer sizes: lower --max-num-seqs, or --cudagraph-capture-sizes 1 2 4 8 16",
+            f"Or capture fewer sizes: lower --max-num-seqs, or {fewer}",
             why="each size costs memory",
         )
         message = f"out of memory while CUDA graphs were captured or warmed up: {fact}"

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 
 from infer_doctor.fixes.log import cure
-from infer_doctor.logs.answers import Answer, number
+from infer_doctor.logs.answers import Answer, number, since
 from infer_doctor.logs.figures import count
 from infer_doctor.logs.story import Hit, Start
+from infer_doctor.model import Fix
 
 MOST_GPUS = 4096
 """Parallel sizes above it were mangled on the way into the log."""
@@ -65,14 +66,19 @@ def tp_smaller(hit: Hit, start: Start) -> Answer:
         fit = [t for t in range(1, tensor) if whole % t == 0 and (whole // t) % int(unit) == 0]
         if fit:
             listed = ", ".join(map(str, fit))
+            experts: tuple[Fix, ...] = ()
+            if start.version is None or since(start, 0, 8):
+                experts = (
+                    cure(
+                        "expert-parallel", "Or, for a mixture of experts, --enable-expert-parallel"
+                    ),
+                )
             return Answer(
                 message=f"{size:.0f} values for each of {tensor} GPUs are no multiple of {unit:.0f}, "
                 f"the quantisation's unit; {listed} GPUs would do",
                 fixes=(
                     cure("tensor-parallel-size", f"Start with --tensor-parallel-size {fit[-1]}"),
-                    cure(
-                        "expert-parallel", "Or, for a mixture of experts, --enable-expert-parallel"
-                    ),
+                    *experts,
                 ),
             )
     first, second = number(hit, "a"), number(hit, "b")

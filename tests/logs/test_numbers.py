@@ -244,3 +244,33 @@ def test_a_process_number_in_a_container_may_be_our_own() -> None:
     )
     assert other.category == "oom_startup_free_mem"
     assert other.numbers["pid"] == "3514"
+
+
+@pytest.mark.parametrize(
+    ("version", "option"), [("0.9.2", "--enforce-eager"), ("0.11.1", "--cudagraph-capture-sizes")]
+)
+def test_fewer_graphs_by_a_flag_that_the_version_has(version: str, option: str) -> None:
+    log = read_texts(
+        [
+            f"(EngineCore pid=7) INFO 11-30 10:00:09 [core.py:116] Initializing a V1 LLM engine (v{version}) "
+            "with config: model='/models/m', tensor_parallel_size=1",
+            '(EngineCore pid=7) ERROR 11-30 10:00:19 [core.py:1]   File "/v/w.py", line 9, in capture_model',
+            "(EngineCore pid=7) ERROR 11-30 10:00:19 [core.py:1] torch.OutOfMemoryError: CUDA out of memory. "
+            "Tried to allocate 20.00 MiB.",
+        ]
+    )[EngineLog]
+    assert isinstance(log, EngineLog) and log.cause is not None
+    assert option in log.cause.fixes[1].title
+
+
+def test_an_image_larger_than_the_encoder_cache() -> None:
+    line = (
+        "ValueError: The decoder prompt contains a(n) image item with length 6042, which exceeds the "
+        "pre-allocated encoder cache size 4800. Please reduce the input size"
+    )
+    log = read_texts([line])[EngineLog]
+    assert isinstance(log, EngineLog)
+    # vllm/config/scheduler.py 0.32: encoder_cache_size = max_num_batched_tokens
+    assert [fix.title for fix in log.requests[0].fixes] == [
+        "Start with --max-num-batched-tokens 6042"
+    ]
