@@ -8,6 +8,7 @@ the whole is valid and means the same. A file of another layout is read as any s
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -72,10 +73,15 @@ def read_nodes(paths: Sequence[str]) -> list[ReadNode]:
     """All snapshots of files and folders; raises NoTarget or BadSnapshot."""
     files = files_of(paths)
     reader = Reader()
-    return [
-        ReadNode(name=name, snapshot=reader.read_file(path))
-        for name, path in zip(names_of(files), files, strict=True)
-    ]
+    gc.disable()  # all of it stays: each look for garbage would go through it in vain
+    try:
+        return [
+            ReadNode(name=name, snapshot=reader.read_file(path))
+            for name, path in zip(names_of(files), files, strict=True)
+        ]
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def sort_out(targets: Sequence[str]) -> tuple[list[str], list[str]]:
