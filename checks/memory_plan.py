@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from infer_doctor.facts.engine_options import EngineOptions
@@ -271,7 +272,7 @@ def unused(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator
     the GPU once the engine has started, against a quarter of it.
 
     ## Fix safety
-    Safe unless another process is to share the GPU.
+    Unsafe: whether another process is to share the GPU is not known.
     """
     plan = planned.plan
     rank = plan.rank
@@ -287,5 +288,8 @@ def unused(planned: Planned, launch: Launch, options: EngineOptions) -> Iterator
         message=f"{gib(left)} of {gib(plan.gpu.usable)} stay unused on each GPU",
         confidence="likely",
         evidence=_evidence(planned, options),
-        fixes=fixes_of(planned, launch, options, only=("gpu_memory_utilization",)),
+        fixes=tuple(
+            replace(fix, safety="unsafe", why=f"{fix.why}; nobody else may then share the GPU")
+            for fix in fixes_of(planned, launch, options, only=("gpu_memory_utilization",))
+        ),
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from infer_doctor.fixing.drafts import Drafts
     from infer_doctor.fixing.plan import Group
     from infer_doctor.fixing.reports import Wanted
+    from infer_doctor.launch.model import Launch
     from infer_doctor.model import CheckResult, Finding, Report
 
 WIDTH = 80
@@ -211,6 +211,12 @@ class Session:
             return found
         return [finding for finding in found if any(row.holds(finding) for row in self.wanted)]
 
+    def launches(self) -> list[Launch]:
+        from infer_doctor.launch.model import Launch
+
+        facts = [subject.facts.get(Launch) for subject in self.examination.subjects]
+        return [fact for fact in facts if isinstance(fact, Launch)]
+
     def report(self) -> Report:
         from infer_doctor.report import build
 
@@ -288,7 +294,7 @@ def _show(session: Session, groups: Sequence[Group], format: str, output: str | 
 
 def _emit(session: Session, groups: Sequence[Group], kind: str, output: str | None) -> None:
     from infer_doctor.fixing import emit as emitting
-    from infer_doctor.launch.model import Launch
+    from infer_doctor.fixing.show import without_keys
 
     held = [group for group in groups if group.state == "held"]
     taken = [group for group in groups if group.state in ("ready", "start")]
@@ -300,12 +306,13 @@ def _emit(session: Session, groups: Sequence[Group], kind: str, output: str | No
         everything = [group for group in groups if group.state != "held"]
         text = emitting.script(everything, drafts)
     else:
-        facts = [subject.facts.get(Launch) for subject in session.examination.subjects]
-        launch = next((fact for fact in facts if isinstance(fact, Launch)), None)
+        launch = next(iter(session.launches()), None)
         text = session.revealed(emitting.command(taken, launch, session.shown)) + "\n"
     if "<token>" in text:
         left.append("the key, which stands as <token>")
     write(text, output)
+    if kind != "command" and without_keys(text) != text:
+        _say(["the lines around the changes hold keys: show it to nobody"])
     _say([f"not in here: {row}" for row in left])
     if held:
         _say([f"{len(held)} held back as unsafe: --unsafe releases them"])
@@ -315,7 +322,7 @@ def _apply(
     session: Session, groups: Sequence[Group], yes: bool, format: str, output: str | None
 ) -> None:
     from infer_doctor.fixing import show
-    from infer_doctor.fixing.apply import Applying
+    from infer_doctor.fixing.apply import Applying, interruptible
     from infer_doctor.fixing.journal import state_folder
 
     ready = [group for group in groups if group.state == "ready"]
@@ -324,7 +331,7 @@ def _apply(
     stopped = False
     for number, group in enumerate(ready, 1):
         try:
-            with _interrupt_is_exception():
+            with interruptible():
                 outcomes.append(_one(number, group, applying, yes, session.drafts()))
         except (click.Abort, KeyboardInterrupt):  # what was done before is looked at all the same
             stopped = True
@@ -349,9 +356,10 @@ def _apply(
         ),
         WIDTH,
     )
-    stays = any(row.result in ("cured", "not cured", "undecided") for row in outcomes)
-    if applying.journal is not None and stays:
-        lines += ["", f"infer-doctor undo {applying.journal.id} takes this back"]
+    done = [row.group for row in outcomes if row.result in ("cured", "not cured", "undecided")]
+    if applying.journal is not None and done:
+        lines += ["", *show.restart(done, session.launches(), WIDTH)]
+        lines += [f"infer-doctor undo {applying.journal.id} takes this back"]
     if not ready:
         lines = ["nothing that can be applied was found"]
     left = [group for group in groups if group.state != "ready"]
@@ -363,20 +371,6 @@ def _apply(
         _print(lines, output)
     if stopped:
         raise click.Abort
-
-
-@contextlib.contextmanager
-def _interrupt_is_exception() -> Iterator[None]:
-    """Ctrl-C as the exception that takes a group back, instead of the end of everything at once."""
-    import signal
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _one(number: int, group: Group, applying: Applying, yes: bool, drafts: Drafts) -> Outcome:

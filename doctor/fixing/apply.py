@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import signal
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from infer_doctor.fixing.actions import prepared
@@ -16,6 +18,18 @@ from infer_doctor.frozen import frozen
 from infer_doctor.model import CheckResult, EndProcess, Finding
 
 Result = Literal["applied", "refused", "declined", "cured", "not cured", "taken back", "undecided"]
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as the exception that takes a group back, instead of the end of everything at once."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @frozen

@@ -138,7 +138,9 @@ def difference(run: Run, record: Record) -> str:
         return str(error)
     ours = unified(before, after, f"{path} (before)", f"{path} (after the fix)")
     theirs = unified(after, now, f"{path} (after the fix)", f"{path} (now)")
-    return f"{ours}{theirs}"
+    saved = record["before"]
+    kept_at = f"as it was: {run.folder}/kept/{saved['sha256']}\n" if saved else ""
+    return f"{ours}{theirs}{kept_at}"
 
 
 def unified(old: Content | None, new: Content | None, name: str, other: str) -> str:

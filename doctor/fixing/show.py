@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from infer_doctor import secret_forms
 from infer_doctor.fixing.apply import Outcome
 from infer_doctor.fixing.drafts import Drafts
-from infer_doctor.fixing.files import Refused
+from infer_doctor.fixing.files import Refused, real
 from infer_doctor.fixing.plan import Group, State
-from infer_doctor.fixing.preview import preview
+from infer_doctor.fixing.preview import preview, spoken
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import Edit, Finding, Fix
 
 NOTES: dict[State, str] = {
@@ -112,12 +113,38 @@ def counts(groups: Sequence[Group]) -> Iterator[str]:
 
 def outcome(row: Outcome, width: int) -> Iterator[str]:
     """One line for what came of a group, and why."""
-    text = f"{row.result}: {alone(row.group.fix)}"
+    files = dict.fromkeys(spoken(real(edit.file)) for edit in _edits(row.group))
+    where = (
+        f" (in {', '.join(files)})" if files and row.result not in ("refused", "declined") else ""
+    )
+    text = f"{row.result}: {alone(row.group.fix)}{where}"
     yield from textwrap.wrap(
         text, width, subsequent_indent=INDENT, break_on_hyphens=False, break_long_words=False
     )
     if row.why:
         yield from _wrap(row.why, width)
+
+
+RESTART = {
+    "compose": "docker compose up -d",
+    "kubernetes": "kubectl apply -f FILE",
+    "systemd": "systemctl daemon-reload && systemctl restart UNIT",
+    "dockerfile": "build the image and start it",
+}
+
+
+def restart(groups: Iterable[Group], launches: Iterable[Launch], width: int) -> Iterator[str]:
+    """What must still happen before the changes do anything."""
+    if not any(group.fix.restarts for group in groups):
+        return
+    how = dict.fromkeys(RESTART[launch.kind] for launch in launches if launch.kind in RESTART)
+    text = "the engine runs on as before until it is started again"
+    yield from textwrap.wrap(
+        f"{text}: {'; '.join(how)}" if how else text,
+        width,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def came_up(findings: Iterable[Finding], width: int) -> Iterator[str]:

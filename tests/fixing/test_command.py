@@ -7,6 +7,8 @@ import json
 import os
 import pty
 import subprocess
+import termios
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -274,3 +276,98 @@ def test_unsafe_ones_of_a_command_line_are_held_back_too(run: Run) -> None:
     assert "1 held back as unsafe: --unsafe releases them" in made.stderr
     made = run("fix", *SELECT, "--unsafe", "--emit", "command", *words)
     assert made.stdout == "vllm serve Qwen/Qwen3-8B --enable-prefix-caching\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("null", "holds a line that is none of a journal"),
+        (
+            '{"event": "step", "n": 2, "kind": "other", "text": "", "fix": "", "title": ""}',
+            "none of",
+        ),
+        ('{"event": "done"}', "none of a journal (done)"),
+    ],
+)
+def test_a_damaged_journal(line: str, words: str, run: Run) -> None:
+    """It is told, blocks no other run and is not carried out."""
+    assert "cured" in run("fix", "start.sh", *SELECT, "--apply", "--yes").stdout
+    before = (run.home / "start.sh").read_text()
+    journal = run.home / ".local/state/infer-doctor/0001/journal.jsonl"
+    journal.write_text(f"{journal.read_text()}{line}\n")
+    shown = run("history")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "run 0001: its journal holds a line" in shown.stdout
+    assert words in shown.stdout
+    refused = run("undo", "--yes")
+    assert refused.returncode == 2
+    assert "cannot be taken back from here" in refused.stderr
+    assert (run.home / "start.sh").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace('"version": 1', '"version": 9'), "has version 9"),
+        (lambda text: text.partition("\n")[2], "has lost its first line"),
+    ],
+)
+def test_a_journal_of_another_kind(change: Callable[[str], str], words: str, run: Run) -> None:
+    run("fix", "start.sh", *SELECT, "--apply", "--yes")
+    journal = run.home / ".local/state/infer-doctor/0001/journal.jsonl"
+    journal.write_text(change(journal.read_text()))
+    assert words in run("undo", "--yes").stderr
+
+
+def test_closed_standard_input(run: Run) -> None:
+    closed = ["sh", "-c", f"exec {COMMAND} fix start.sh --apply <&-"]
+    done = subprocess.run(
+        closed, env=run.environment(), cwd=run.home, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "nobody can answer here: give --yes" in done.stderr
+
+
+def test_a_script_from_another_folder(run: Run, tmp_path: Path) -> None:
+    """Blanks in names, CRLF, files elsewhere; what is for people is a comment."""
+    folder = run.home / "a b"
+    folder.mkdir()
+    text = SCRIPT.replace("\n", "\r\n")
+    (folder / "start it.sh").write_bytes(text.encode())
+    made = run("fix", "a b/start it.sh", *SELECT, "--emit", "sh", "--output", "cure.sh")
+    assert "hold keys: show it to nobody" in made.stderr
+    words = ["sh", "-eu", str(run.home / "cure.sh")]
+    done = subprocess.run(words, cwd="/", capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "start it.sh").read_bytes() == CURED.replace("\n", "\r\n").encode()
+    other = run("fix", "a b/start it.sh", "--select", "launch-gpus-too-few,engine-not-installed",
+                "--emit", "sh")  # fmt: skip
+    live = [row for row in other.stdout.splitlines() if row and not row.startswith("#")]
+    assert [row.split()[0] for row in live] == ["set", "cd"]
+
+
+def test_interrupted_at_the_second_question(run: Run) -> None:
+    """What was done before is looked at, and the run is closed."""
+    control, terminal = pty.openpty()
+    words = ("fix", "start.sh", *SELECT, "--apply", "--unsafe")
+    process = run.start(*words, stdin=terminal, preexec_fn=lambda: _leads(terminal))
+    os.write(control, b"y\n")
+    out = b""
+    assert process.stdout is not None
+    while out.count(b"do it?") < 2:
+        part = os.read(process.stdout.fileno(), 4096)
+        assert part, out
+        out += part
+    os.write(control, b"\x03")
+    rest, _ = process.communicate()
+    assert process.returncode == 130
+    assert "cured: " in rest
+    assert "infer-doctor undo 0001 takes this back" in rest
+    assert "was stopped" not in run("history").stdout
+    os.close(control)
+    os.close(terminal)
+
+
+def _leads(terminal: int) -> None:
+    os.setsid()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
