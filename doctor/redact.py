@@ -8,17 +8,18 @@ folder of the user who runs the doctor becomes `~`, so that commands can still b
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from infer_doctor import secret_forms
 from infer_doctor.host import Capture
 from infer_doctor.model import Redaction
+from infer_doctor.texts_within import is_command, texts_within
 
 SECRET_NAME = re.compile(
     r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|CREDENTIALS?|AUTH|(?:API)?KEY)(?:_(?!PATH|FILE|DIR)|$)",
@@ -32,6 +33,12 @@ SHORTEST_USER = 3
 
 SHORTEST_SECRET = 8
 """Characters; a shorter value or a number is masked where it is set, not wherever else it stands."""
+
+MOST_EXACT = 200
+"""Values that are looked for in every text, wherever they stand; further ones of a log, where each
+request may have its own, only as whole words: a search for each of 30,000 would take hours."""
+
+WORD = re.compile(r"[A-Za-z0-9_~.+/-]{8,}")
 
 ADDRESS_NAME = re.compile(r"(?:^|_)(?:IP|ADDR|ADDRESS|HOST|URL|PROXY|ENDPOINT)(?:$|_)", re.I)
 """Environment variables whose value may name other machines."""
@@ -84,7 +91,9 @@ class Redactor:
         self._key = key
         self._masks: dict[tuple[str, str], str] = {}
         self._subnets: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
         self._exact: dict[str, str] = {}
+        self._words: dict[str, str] = {}
         self._host: re.Pattern[str] | None = None
         self._host_names: set[str] = set()
         self._home: re.Pattern[str] | None = None
@@ -109,8 +118,10 @@ class Redactor:
         return self._masked(text, self._mask)
 
     def _masked(self, text: str, mask: Callable[[str, str], str]) -> str:
-        for value, known in self._exact.items():
-            text = text.replace(value, known)
+        for value in sorted(self._exact, key=len, reverse=True):
+            text = text.replace(value, self._exact[value])
+        if self._words:
+            text = WORD.sub(lambda match: self._words.get(match[0], match[0]), text)
         if self._home is not None:
             text = self._home.sub(self._home_mask, text)
         if self._user is not None:
@@ -127,7 +138,7 @@ class Redactor:
     def touches(self, value: object) -> bool:
         """Whether masking may change anything in a value, by one look at the whole of it."""
         lines: list[str] = []
-        _strings_in(value, "", lines)
+        texts_within(value, "", lines)
         text = "\n".join(lines)
         if "hostname" in text or any(secret in text for secret in self._exact):
             return True
@@ -143,7 +154,7 @@ class Redactor:
                 masked["hostname"] = self._mask("host", name)
             return masked
         if isinstance(value, (list, tuple)):
-            words = without_secrets(value) if _is_command(value) else value
+            words = without_secrets(value) if is_command(value) else value
             return [self.value(item) for item in words]
         return value
 
@@ -168,7 +179,8 @@ class Redactor:
             if kind in ("token", "credentials") and known != value:
                 word = value.partition(":")[2] or value if kind == "credentials" else value
                 if len(word) >= SHORTEST_SECRET and not word.isdigit():
-                    self._exact.setdefault(word, known)
+                    few = len(self._exact) < MOST_EXACT
+                    (self._exact if few else self._words).setdefault(word, known)
             return known
 
         secret_forms.mask(text, found)
@@ -218,7 +230,7 @@ class Redactor:
             words = "|".join(re.escape(n) for n in sorted(self._host_names, key=len, reverse=True))
             self._host = re.compile(rf"(?<![\w.-])(?:{words})(?![\w-]|\.\w)")
             for form in names:
-                self._masks.setdefault(("host", form), self._masks["host", name])
+                self._remember("host", form, self._masks["host", name])
 
     def _learn_variables(self, variables: dict[str, str]) -> None:
         home = variables.get("HOME", "").rstrip("/")
@@ -277,10 +289,9 @@ class Redactor:
         found = self._masks.get(("ip", text))
         if found is None and self._key is not None:
             marks = f"{self._keyed('subnet', subnet)}.{self._keyed('ip', text)}"
-            found = self._masks["ip", text] = f"<ip:{marks}>"
+            found = self._remember("ip", text, f"<ip:{marks}>")
         elif found is None:
-            count = sum(kind == "ip" for kind, _ in self._masks) + 1
-            found = self._masks["ip", text] = f"<ip:{number}.{count}>"
+            found = self._remember("ip", text, f"<ip:{number}.{self._counts['ip'] + 1}>")
         return found
 
     @property
@@ -309,11 +320,16 @@ class Redactor:
             return value
         known = self._masks.get((kind, value))
         if known is None and self._key is not None:
-            known = self._masks[kind, value] = f"<{kind}:{self._keyed(kind, value)}>"
+            known = self._remember(kind, value, f"<{kind}:{self._keyed(kind, value)}>")
         elif known is None:
-            count = sum(k == kind and mask != "~" for (k, _), mask in self._masks.items()) + 1
-            known = self._masks[kind, value] = f"<{kind}:{count}>"
+            known = self._remember(kind, value, f"<{kind}:{self._counts[kind] + 1}>")
         return known
+
+    def _remember(self, kind: str, value: str, mask: str) -> str:
+        """The mask of a value from now on; the first one stays."""
+        if (kind, value) not in self._masks:
+            self._counts[kind] += 1
+        return self._masks.setdefault((kind, value), mask)
 
 
 def _strings(variables: Any) -> dict[str, str]:
@@ -370,35 +386,3 @@ def _mask_in_line(kind: str, value: str) -> str:
 
 
 LOCAL_ADDRESSES = ("127.", "0.0.0.0", "::1")  # noqa: S104 - looked for, not bound to
-
-
-def _strings_in(value: object, name: object, lines: list[str]) -> None:
-    """Every text within a value, a line each, behind the name of its field where that tells more."""
-    if isinstance(value, str):
-        lines.append(f"{name}: {value}" if _telling(str(name)) else value)
-    elif isinstance(value, dict):
-        if isinstance(name := value.get("name"), str) and isinstance(value.get("value"), str):
-            lines.append(f"name: {name}\nvalue: {value['value']}")
-        for key, item in value.items():
-            lines.append(str(key))
-            _strings_in(item, key, lines)
-    elif isinstance(value, (list, tuple)):
-        if _is_command(value):
-            lines.append(" ".join(value))
-        for item in value:
-            _strings_in(item, "", lines)
-    elif dataclasses.is_dataclass(value):
-        for field, item in vars(value).items():
-            _strings_in(item, field, lines)
-
-
-def _is_command(value: Sequence[Any]) -> bool:
-    """Whether a list is a command line: the value of an option is then the word after it."""
-    return any(isinstance(item, str) and item.startswith("--") for item in value) and all(
-        isinstance(item, str) for item in value
-    )
-
-
-@cache
-def _telling(name: str) -> bool:
-    return name.lower() == "serial" or secret_forms.names_secret(name)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from infer_doctor.late import Late
 from infer_doctor.secret_names import (
     EMAIL,
     GUID,
@@ -32,10 +33,10 @@ from infer_doctor.secret_tokens import AZURE, HOOK, MADE, MADE_WORDS, PEM, TELEG
 Replace = Callable[[str, str], str]
 """(kind, value) -> what stands there instead."""
 
-Forms = tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...]
+Forms = tuple[tuple[str, tuple[str, ...], Late], ...]
 
-BEARER = re.compile(r"(?i)(?<=bearer )(?P<s>[A-Za-z0-9._~+/=-]{8,})")
-BASIC = re.compile(
+BEARER = Late(r"(?i)(?<=bearer )(?P<s>[A-Za-z0-9._~+/=-]{8,})")
+BASIC = Late(
     r"(?<=[Bb]asic )(?P<s>[A-Za-z0-9+/]{6,}={1,2}"
     r"|(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*\d)[A-Za-z0-9+/]{12,})"
 )
@@ -46,24 +47,24 @@ HEADER_NAME = (
     r"|x-vault-token|ocp-apim-subscription-key)"
 )
 SCHEME = r"(?:bearer|basic|token|digest|negotiate|apikey)"
-HEADER = re.compile(
+HEADER = Late(
     rf"(?i)(?<![\w-]){HEADER_NAME}[\"'\\]*\s*[:=]\s*(?:b(?=[\"']))?[\"'\\]*(?:{SCHEME}\s+)?"
     rf"(?P<s>(?!{SCHEME}\b|[$<{{]){BARE}{{4,}})"
 )
-HEADER_PAIR = re.compile(
+HEADER_PAIR = Late(
     rf"(?i)[(\[]\s*b?[\"']{HEADER_NAME}[\"']\s*,\s*b?[\"'](?:{SCHEME}\s+)?(?P<s>(?!content-|accept|origin|x-|[$<{{]){BARE}{{4,}})[\"']\s*[)\]]"
 )
 """As frameworks hold them: (b"x-api-key", b"...")."""
-COOKIE = re.compile(
+COOKIE = Late(
     r"(?i)(?:(?<![\w-])(?:set-)?cookie[\"'\\]*\s*:\s*[\"'\\]*|\bcurl\b[^\n|;]*?\s(?:-b|--cookie)[ =][\"']?)"
     r"(?P<s>[^\s\"'\\<$][^\n\"'\\<]{3,})"
 )
-URL_USER = re.compile(
+URL_USER = Late(
     r"(?<=://)(?P<s>(?!git@|<|@)(?:[^/\s:@\"'<>$]*:(?!\d{1,5}(?:[/?#\s]|$))(?![$<{])[^\s\"'<>|]*?"
     r"|[^/\s:@\"'<>$]+)(?::[^/\s@\"'<>]*)?)(?=@[\w.\[-]+(?:[:/?,\s\"']|$))"
 )
 """name:password before the last @ of a URL; a password may hold what it should not, / and @."""
-QUERY = re.compile(
+QUERY = Late(
     r"(?i)(?:[?&]|%26|%3F)(?:(?:access|auth|hf|id|refresh|session)_token|auth|token|api_?key|key|sig|signature"
     r"|password|secret|policy|key-pair-id|(?:subscription|api)-key"
     r"|x-(?:amz|goog)-(?:signature|credential|security-token))(?:=|%3D)(?P<s>(?![$<{])[^&\s\"'<>#\\]+)"
@@ -72,12 +73,12 @@ QUERY_WORDS = (
     *(f"{word}{equals}" for equals in ("=", "%3d") for word in ("token", "key", "password")),
     *("sig=", "signature=", "auth=", "secret=", "policy=", "key-pair-id=", "credential="),
 )
-CURL = re.compile(r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$<]+:(?P<s>(?![$<{])[^\s\"'<]+)")
-NETRC = re.compile(r"\b(?:login|machine)\s+\S+\s+password\s+(?P<s>(?!<)\S+)")
-DOCKER_AUTH = re.compile(r"\"(?:auth|identitytoken)\\?\"\s*:\s*\\?\"(?P<s>[A-Za-z0-9+/=]{8,})\\?\"")
+CURL = Late(r"(?:\s-u|--user)[ =][\"']?[^\s:\"'$<]+:(?P<s>(?![$<{])[^\s\"'<]+)")
+NETRC = Late(r"\b(?:login|machine)\s+\S+\s+password\s+(?P<s>(?!<)\S+)")
+DOCKER_AUTH = Late(r"\"(?:auth|identitytoken)\\?\"\s*:\s*\\?\"(?P<s>[A-Za-z0-9+/=]{8,})\\?\"")
 
 WORD = r"""(?P<q>["']?)(?P<s>(?![-$<{"'])[^\s"'<]+|(?<=["'])(?![-$<{])[^"'\n<]+)(?P=q)"""
-COMMAND = re.compile(
+COMMAND = Late(
     r"(?:\b(?:docker|podman|nerdctl|helm|oras|crane|skopeo)\s+(?:\S+\s+)?login\b[^\n|;&]*?\s-p[ =]?"
     r"|\bsshpass\s+-p[ ]?|\bmysql(?:dump|admin)?\b[^\n|;&]*?\s-p|\bredis-cli\b[^\n|;&]*?\s(?:-a|--pass)[ =]"
     r"|\bwandb\s+login\s+(?:--(?:relogin|verify|cloud)\s+)*|--from-literal[ =][\"']?[\w.-]+="
@@ -86,7 +87,7 @@ COMMAND = re.compile(
 """Programs that take a secret where its name does not stand."""
 COMMAND_WORDS = ("login", "sshpass", "mysql", "redis-cli", "from-literal", "alias set")
 
-OPTION = re.compile(
+OPTION = Late(
     r"(?<![\w-])--[\w.-]*(?:key|token|password|secret)[\"'\\]*(?:\s*,\s*|=|\s+)(?:-\s+)?[\"'\\]*"
     r"(?P<s>(?![-$<{\[/])[^\s\"'\\,\]<>]+(?:[ \t]+(?=\S*\d)(?=\S*[A-Za-z])(?![-$<{\"'])[^\s\"'\\,\]<>:]+)*)"
 )
@@ -101,7 +102,7 @@ NAME = (
     r"|(?:access|auth|refresh|bearer|session|client|api|hub|identity)?[_-]?token"
     r"|(?:pg|mysql|redis|db)?passw(?:or)?d|passphrase|pwd|credentials?))"
 )
-SECRET_NAME = re.compile(NAME, re.I)
+SECRET_NAME = Late(NAME, re.I)
 BEFORE = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrt]))"
 QUOTE = r"\\*[\"']?"
 VALUE = (
@@ -111,41 +112,39 @@ VALUE = (
 SEP = r"(?P<sep>[ \t]*(?:=>|=(?!=)|:(?![:/]))[ \t]*)"
 YAML = r"(?:[&!](?-i:[\w!]+)[ \t]+)*"
 """Anchors and tags before a value."""
-SETTING = re.compile(
-    rf"(?i){BEFORE}{NAME}(?![A-Za-z0-9_-])(?:\\*[\"']\]?)?{SEP}{YAML}(?:\"\")?{VALUE}"
-)
-SPOKEN = re.compile(
+SETTING = Late(rf"(?i){BEFORE}{NAME}(?![A-Za-z0-9_-])(?:\\*[\"']\]?)?{SEP}{YAML}(?:\"\")?{VALUE}")
+SPOKEN = Late(
     r"(?i)\b(?P<name>(?:api|access)[ -]key|(?:user|auth|access|bearer|hf|hub|your)[ -]token|password|passphrase"
     r"|token(?= (?:passed|provided|supplied|received|used)))s?"
     r"(?: (?:passed|provided|supplied|received|used|given|is|was))?[ ]?(?P<sep>:?)[ ]"
     r"(?P<s>[\"'`]?(?=[\w.~+/=-]*\d)(?=[\w.~+/=-]*[A-Za-z])[\w.~+/=-]{7,}[\"'`]?)(?![\w(-])"
 )
 """Sentences of programs that repeat the key which they refuse: letters and digits."""
-VARIABLE = re.compile(
+VARIABLE = Late(
     r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*(?<!_CACHE)(?<!_SORT)(?<!_HASH)(?<!_PRIMARY)_(?:KEY|AUTH|PASS)"
     r"[\"']?(?:=|:[ ]?)[\"']?(?P<s>(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])(?![/~$<{.])[^\s\"'\\,;)\]}<>|&`]{8,})"
 )
 """OPENAI_KEY=..., DB_PASS: ...; with letters and digits, for many constants of programs end so too."""
-CALL = re.compile(
+CALL = Late(
     rf"(?i)(?:setdefault|putenv|setenv|setattr|add_header)\(\s*(?:\w+\s*,\s*)?[\"']{NAME}[\"']\s*,\s*{VALUE}"
 )
-SHELL = re.compile(rf"(?i)\b(?:setenv|set[ \t]+-[a-z]*x[a-z]*|(?-i:ENV))[ \t]+{NAME}[ \t]+{VALUE}")
+SHELL = Late(rf"(?i)\b(?:setenv|set[ \t]+-[a-z]*x[a-z]*|(?-i:ENV))[ \t]+{NAME}[ \t]+{VALUE}")
 """csh, fish and old Dockerfiles write no equals sign."""
-LIST = re.compile(
+LIST = Late(
     rf"(?i){BEFORE}{NAME}(?![A-Za-z0-9_-]){QUOTE}\s*[:=]\s*(?:\[|\((?=[\"']))(?P<s>[^\])\n]{{3,}})[\])]"
 )
-BELOW = re.compile(
+BELOW = Late(
     rf"(?i){BEFORE}{NAME}[\"']?:[ \t]*(?:[>|][+-]?[ \t]*\n(?P<s>[ \t]+\S+)(?=\s|$)"
     r"|\n(?P<rows>(?:[ \t]*-[ \t]+[^\s:#]+[ \t]*(?:\n|$))+))"
 )
 """A YAML value in the lines below its name, folded or as a list."""
-NOTHING_BESIDE = re.compile(r":[ \t]*(?:[>|][+-]?[ \t]*)?\n")
-NAME_VALUE = re.compile(
+NOTHING_BESIDE = Late(r":[ \t]*(?:[>|][+-]?[ \t]*)?\n")
+NAME_VALUE = Late(
     rf"(?i)name{QUOTE}\s*[:=]\s*{QUOTE}{NAME}{QUOTE}\s*,?\s*{QUOTE}value{QUOTE}\s*[:=]\s*{VALUE}"
 )
 """The variables of Kubernetes and of facts: a name and a value each."""
 
-SETTINGS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+SETTINGS: tuple[tuple[tuple[str, ...], Late], ...] = (
     (("setdefault", "putenv", "setenv", "setattr", "add_header"), CALL),
     (("setenv", "set -", "env "), SHELL),
     ((), SETTING),
@@ -154,7 +153,7 @@ SETTINGS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
 
 SETTING_WORDS = ("key", "token", "secret", "passw", "passphrase", "pwd", "credential")
 
-VOCABULARY = re.compile(
+VOCABULARY = Late(
     r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:additional|audio|begin|bos|bot|cls|draft|each|end|eos|eot|first|image"
     r"|input|last|mask|max|min|new|next|num|output|pad|per|prompt|sampled|sep|single|special|start|stop|think"
     r"|tool|unk|video)[_-]?(?i:token)$"
@@ -164,11 +163,11 @@ WORDS = (
     r"|disabled|enabled|default|missing|invalid|expected|not|os\.\S*|self\.\S*|args\.\S*|config\.\S*"
     r"|settings\.\S*|env\.\S*|\*+|x{4,}|redacted|!!\w+)[:.]?"
 )
-NO_VALUE = re.compile(WORDS, re.I)
-CODE = re.compile(rf"{WORDS}|\d+(?:\.\d+)*[:.]?", re.I)
+NO_VALUE = Late(WORDS, re.I)
+CODE = Late(rf"{WORDS}|\d+(?:\.\d+)*[:.]?", re.I)
 """Whole values that are no secret."""
 
-PATH = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]+)+/?")
+PATH = Late(r"(?:~|\.{1,2})?(?:/[\w.@+-]+)+/?")
 AWS_LENGTH = 40
 """A secret key of AWS is 40 characters of base64 and may look like a path."""
 
@@ -225,7 +224,7 @@ def mask(text: str, replace: Replace) -> str:
     words = {word for form in present for word in form[1]}
     words |= {word for word in SETTING_WORDS if word in lowered}
     if words:
-        text = _on_lines(text, lowered, words, partial(_lines, present, replace))
+        text = _on_lines(text, lowered, words, partial(_lines, tuple(present), replace))
     return mask_addresses(text, lambda kind, match: _whole(kind, replace, match))
 
 

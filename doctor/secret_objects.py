@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from infer_doctor.late import Late
+
 Replace = Callable[[str, str], str]
 
-OBJECT = re.compile(r"(?:^|[{,\s\\\"'])kind\\*[\"']?\s*:\s*\\*[\"']?Secret\b(?!\w)")
-DOCUMENT = re.compile(r"(?m)^(?=---)")
-FLOW = re.compile(r"(?:^|[{,\s\\\"'])(?:data|stringData)\\*[\"']?\s*:\s*\{(?P<rows>[^{}]*)\}", re.M)
-FLOW_ROW = re.compile(
+OBJECT = Late(r"(?:^|[{,\s\\\"'])kind\\*[\"']?\s*:\s*\\*[\"']?Secret\b(?!\w)")
+DOCUMENT = Late(r"(?m)^(?=---)")
+FLOW = Late(r"(?:^|[{,\s\\\"'])(?:data|stringData)\\*[\"']?\s*:\s*\{(?P<rows>[^{}]*)\}", re.M)
+FLOW_ROW = Late(
     r"(?P<before>(?:^|,)\s*\\*[\"']?[\w.-]+\\*[\"']?\s*:\s*\\*[\"']?)(?P<s>(?![<\"'\\])[^\s\"',}\\]+)"
 )
-BLOCK = re.compile(
+BLOCK = Late(
     r"^(?P<indent>[ \t]*)(?:-[ \t]+)?[\"']?(?:data|stringData)[\"']?\s*:[ \t]*\n"
     r"(?P<rows>(?:(?P=indent)[ \t]+\S.*\n?|[ \t]*\n)+)",
     re.M,
 )
-ROW = re.compile(
+ROW = Late(
     r"(?P<before>(?P<indent>[ \t]*)[\"']?[\w./-]+[\"']?[ \t]*:[ \t]*)(?P<s>[^\n]*?)(?P<end>\s*)"
 )
-INDICATOR = re.compile(r"[>|][+-]?\d?")
+INDICATOR = Late(r"[>|][+-]?\d?")
 
 
 def mask_objects(text: str, replace: Replace) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from infer_doctor.late import Late
+
 START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 """Where a word begins, also behind the escaped end of a line in JSON."""
 
-MADE = re.compile(
+MADE = Late(
     START
     + r"(?P<s>hf_(?:jwt_[\w.-]{16,}|[A-Za-z0-9]{16,})|api_org_[A-Za-z0-9]{20,}|sk-(?:(?:proj|ant|or|svcacct|admin|lf)-[\w-]{16,}"
     r"|(?=[\w-]*\d)(?=[\w-]*[A-Z]|[\w-]*[a-z0-9]{16})[\w-]{16,})"
@@ -72,13 +74,13 @@ MADE_WORDS = (
     "eyj",
 )
 
-AZURE = re.compile(r"(?<![\w~.-])(?P<s>[A-Za-z0-9_~.-]{3}8Q~[A-Za-z0-9_~.-]{31,34})")
-HOOK = re.compile(
+AZURE = Late(r"(?<![\w~.-])(?P<s>[A-Za-z0-9_~.-]{3}8Q~[A-Za-z0-9_~.-]{31,34})")
+HOOK = Late(
     r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)"
     r"(?P<s>[A-Za-z0-9/_-]{8,})"
 )
-TELEGRAM = re.compile(r"(?:(?<=/bot)|(?<![\w:]))(?P<s>\d{8,10}:AA[A-Za-z0-9_-]{32,34})(?![\w-])")
-PEM = re.compile(
+TELEGRAM = Late(r"(?:(?<=/bot)|(?<![\w:]))(?P<s>\d{8,10}:AA[A-Za-z0-9_-]{32,34})(?![\w-])")
+PEM = Late(
     r"(?P<s>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?:(?!-----BEGIN).){0,20000}?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
     r"|(?:(?:\s|\\n|\\r)*[A-Za-z0-9+/=]{30,})*))",

@@ -267,6 +267,22 @@ def test_what_one_file_names_is_masked_in_another() -> None:
     assert "purple" not in redactor.text("request with key purple-monkey-dishwasher refused")
 
 
+def test_a_log_with_a_key_in_each_line_is_masked_in_all_files() -> None:
+    keys = [f"purple-monkey-{number}" for number in range(30_000)]
+    redactor = Redactor([])
+    redactor.learn("".join(f"?api_key={key} 200\n" for key in keys))
+    masked = redactor.text("".join(f"refused: {key}\n" for key in keys))
+    assert "purple" not in masked
+    assert masked.count("<token:") == len(keys)
+    assert redactor.redactions[0].count == len(keys)
+
+
+def test_a_secret_within_another_leaves_nothing_of_it() -> None:
+    redactor = Redactor([])
+    redactor.learn("password: 'dishwash1'\npassword: 'dishwash1-and-more'\n")
+    assert redactor.text("dishwash1-and-more, dishwash1") == "<token:2>, <token:1>"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
