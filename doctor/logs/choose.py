@@ -240,8 +240,11 @@ def echo(start: Start) -> Evidence | None:
     )
 
 
-def to_send(start: Start) -> str | None:
-    """The one thing that would settle it, when a failure shows and no cause was found."""
+def to_send(start: Start, alive: int) -> str | None:
+    """The one thing that would settle it, when a failure shows and no cause was found.
+
+    `alive` is the last line that shows it serving: what a server survived ended nothing.
+    """
     known = [
         row
         for row in start.unknown
@@ -260,8 +263,8 @@ def to_send(start: Start) -> str | None:
         (
             hit
             for hit in start.hits
-            if hit.signature.send and not _stopping(start, hit.place)
-            if not _after_ready(start, hit.place.line)
+            if hit.signature.send and hit.loud and hit.place.line > alive
+            if not _stopping(start, hit.place) and not _after_ready(start, hit.place.line)
         ),
         None,
     )

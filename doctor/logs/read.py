@@ -149,10 +149,11 @@ def _read(
 def _rank(story: Story, statistics: Statistics, *, alone: bool) -> int:
     """Which of several engines of one log is told of: one that failed and says why comes first."""
     start, _ = _last(story)
-    found = choose.causes(start, statistics.alive(start) if alone else 0)
+    alive = statistics.alive(start) if alone else 0
+    found = choose.causes(start, alive)
     if any(cause.effect not in ("survived", "stall") for cause in found):
         return 0
-    return 1 if choose.to_send(start) is not None else 2
+    return 1 if choose.to_send(start, alive) is not None else 2
 
 
 def read_texts(lines: Iterable[str], name: str = "log") -> Facts:
@@ -181,7 +182,7 @@ def _facts(
     cause = fatal[0] if fatal else None
     if cause is not None and cause.effect == "stall" and alive > _line(cause):
         cause = None  # it went on
-    unexplained = None if cause else choose.to_send(start)
+    unexplained = None if cause else choose.to_send(start, alive)
     if cause is None and unexplained is None and story.in_traceback and not start.served:
         unexplained = CUT
     if cause is None and unexplained is None and statistics.failing:

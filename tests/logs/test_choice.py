@@ -127,6 +127,7 @@ THIN = {
     "platform": "RuntimeError: Failed to infer device type",
     "--previous": "Warning  BackOff  2m  kubelet  Back-off restarting failed container vllm in pod vllm-0",
     "NCCL_DEBUG=INFO": "RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    "NCCL WARN": "Failed, NCCL error sendPlugin.cpp:129 'invalid usage (run with NCCL_DEBUG=WARN for details)'",
     "nvidia-smi of a hanging run": "[rank1]:[E ProcessGroupNCCL.cpp:563] [Rank 1] Watchdog caught "
     "collective operation timeout: WorkNCCL(SeqNum=158046, OpType=GATHER, NumelIn=2867200, NumelOut=0, "
     "Timeout(ms)=600000) ran for 600027 milliseconds before timing out.",

@@ -139,3 +139,12 @@ def test_the_port_of_the_ras_service_is_no_failure() -> None:
         "host-1:25:25 [0] ras/client_support.cc:160 NCCL WARN Call to bind failed: Address already in use"
     )
     assert log.cause is None
+
+
+def test_what_a_server_survived_is_no_failure() -> None:
+    for line in (
+        "host-1:25:25 [0] NCCL WARN Cuda failure 801 'operation not supported'",
+        "Warning  BackOff  2m  kubelet  Back-off restarting failed container metrics in pod vllm-0",
+    ):
+        log = log_of(*BEGUN, *READY, line, HTTP_OK, HTTP_OK)
+        assert (log.cause, log.unexplained) == (None, None)
