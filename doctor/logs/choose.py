@@ -256,6 +256,7 @@ def to_send(start: Start, alive: int) -> str | None:
             hit
             for hit in start.hits
             if hit.signature.effect == "wrapper" and hit.loud and not _stopping(start, hit.place)
+            if not hit.signature.send or hit.place.line > alive
         ),
         None,
     )
