@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,7 @@ def fix(
     try:
         if not apply:
             groups = session.look(unsafe)
+            _say(session.origin)
             if emitted is None:
                 _say(_stopped())
                 _show(session, groups, format, output)
@@ -115,6 +117,7 @@ def fix(
             with lock(state_folder()):
                 _say(_stopped())
                 groups = session.look(unsafe)
+                _say(session.origin)
                 _apply(session, groups, yes, format, output)
     except Refused as error:
         raise click.ClickException(str(error)) from None
@@ -155,10 +158,19 @@ class Session:
             raise click.ClickException(str(error)) from None
         self.wanted: list[Wanted] = [row for row in read.values() if row is not None]
         self.targets = [target for target, row in read.items() if row is None]
+        self.origin: list[str] = []
         self.command = list(command)
         if self.wanted and not self.targets and not self.command:
             self.targets = [file for row in self.wanted for file in row.files]
-            self.command = list(self.wanted[0].launch)
+            commands = {row.launch for row in self.wanted if row.launch}
+            if len(commands) > 1:
+                raise click.UsageError(
+                    "the reports are of different commands: give them one by one"
+                )
+            self.command = list(next(iter(commands), ()))
+            what = [shlex.join(without_secrets(self.command))] if commands else self.targets
+            if what:  # a report may come from anybody
+                self.origin = [f"looked at, as the report says: {', '.join(what)}"]
         self.shown = without_secrets(self.command)
         self.results: list[CheckResult] = []
         self.examination: Examination
@@ -211,6 +223,12 @@ class Session:
             return found
         return [finding for finding in found if any(row.holds(finding) for row in self.wanted)]
 
+    def nothing(self) -> str:
+        """What to say when none of the findings that are meant is there."""
+        if not any(row.findings for row in self.wanted):
+            return "nothing to fix was found"
+        return "none of what the report found is there now"
+
     def launches(self) -> list[Launch]:
         from infer_doctor.launch.model import Launch
 
@@ -238,15 +256,6 @@ class Session:
         from infer_doctor.fixing.drafts import Drafts
 
         return Drafts(self.shown)
-
-    def revealed(self, line: str) -> str:
-        """A corrected command line with the secrets that stood in the one that was given."""
-        for shown, word in zip(self.shown, self.command, strict=True):
-            if shown != word:
-                import shlex
-
-                line = line.replace(shlex.quote(shown), shlex.quote(word), 1)
-        return line
 
 
 def _stopped() -> list[str]:
@@ -282,7 +291,7 @@ def _show(session: Session, groups: Sequence[Group], format: str, output: str | 
     lines, counts = show.plan(groups, session.drafts(), WIDTH)
     without = [finding for finding in found if not finding.fixes]
     if not found:
-        lines = ["nothing to fix was found"]
+        lines = [session.nothing()]
         undecided = sum(row.outcome in ("blocked", "crashed") for row in session.results)
         if undecided:
             lines.append(f"{undecided} of {len(session.results)} checks could not be decided")
@@ -307,7 +316,8 @@ def _emit(session: Session, groups: Sequence[Group], kind: str, output: str | No
         text = emitting.script(everything, drafts)
     else:
         launch = next(iter(session.launches()), None)
-        text = session.revealed(emitting.command(taken, launch, session.shown)) + "\n"
+        line = emitting.command(taken, launch, session.shown)
+        text = emitting.revealed(line, session.shown, session.command) + "\n"
     if "<token>" in text:
         left.append("the key, which stands as <token>")
     write(text, output)

@@ -149,6 +149,14 @@ def command(groups: Sequence[Group], launch: Launch | None, words: Sequence[str]
     return command_of(drafts.text(COMMAND_LINE), variables)
 
 
+def revealed(line: str, shown: Sequence[str], given: Sequence[str]) -> str:
+    """A corrected command line with the secrets that stood in the one that was given."""
+    for masked, word in zip(shown, given, strict=True):
+        if masked != word:
+            line = line.replace(shlex.quote(masked), shlex.quote(word), 1)
+    return line
+
+
 def _variables(groups: Sequence[Group]) -> list[SetVariable]:
     """The last word on each variable."""
     found: dict[str, SetVariable] = {}

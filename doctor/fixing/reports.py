@@ -61,7 +61,10 @@ def _wanted(path: str, document: dict[str, Any]) -> Wanted:
         for row in document["results"]
         for finding in row["findings"]
     }
-    launch = tuple(str(word) for word in document["target"].get("launch") or ())
+    words = document["target"].get("launch") or []
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise TypeError("its launch is no list of words")
+    launch = tuple(words)
     subjects = dict.fromkeys(str(row["subject"]) for row in document["results"])
     files = dict.fromkeys(
         os.path.expanduser(name)
