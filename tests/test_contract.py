@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infer_doctor.engine import Subject, run_check
+from infer_doctor.examine import ONLY_GIVEN
 from infer_doctor.explain import markdown
 from infer_doctor.host import Host
 from infer_doctor.model import Category, Missing, Severity
@@ -123,9 +124,7 @@ def test_every_check_has_its_examples() -> None:
 
 
 def test_every_needed_fact_has_a_probe_or_is_given() -> None:
-    given = {"Question", "Launch", "ClientCode", "EngineLog", "ColdStart", "Serving"}
-    given |= {"Nodes", "DockerContainer", "DockerImage"}
-    given |= {"Reach", "Answers", "Models", "Streamed", "ServerMetrics", "TimeoutChain", "Load"}
+    given = {"Question", "Launch", *ONLY_GIVEN}
     for check in CHECKS:
         for need in check.needs:
             assert need.fact in REGISTRY.probes or need.fact.__name__ in given, check.id
