@@ -88,7 +88,9 @@ def _bar(plan: Mapping[str, Any], width: int) -> Iterator[tuple[str, str]]:
     yield f"{'':<6}|{text[:cells]:<{cells}}|", ""
     words = [f"{sign} {name} {gib(size)}" for name, size, sign in shown if size]
     words += [
-        f"no {name}: {gib(-size)} short" for name, size, _ in parts if name == "KV cache" and size <= 0
+        f"no {name}: {gib(-size)} short"
+        for name, size, _ in parts
+        if name == "KV cache" and size <= 0
     ]
     joined = "  ".join(word.replace(" ", TIED) for word in words)
     for text, style in _hanging("", joined, width):
