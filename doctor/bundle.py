@@ -95,6 +95,12 @@ def named(targets: Sequence[str]) -> tuple[list[Part], list[LeftOut]]:
                 left.append(LeftOut(source=target, reason="is a folder without a config.json"))
         for path in paths:
             found = _part(path)
+            if (
+                path != target
+                and isinstance(found, Part)
+                and not found.text.lstrip().startswith("{")
+            ):
+                found = LeftOut(source=path, reason="is no JSON")  # a link may lead anywhere
             (parts if isinstance(found, Part) else left).append(found)  # type: ignore[arg-type]
     return parts, left
 
@@ -171,8 +177,17 @@ def running(host: LiveHost) -> tuple[list[Part], list[LeftOut]]:
         except Unavailable:  # it ended, or is another user's
             continue
         paths += [path for path in found if path and os.path.isfile(path)]
-        paths += _configs(words, folder)
+        paths += [path for path in _configs(words, folder) if _may_read(number, path)]
     return named(paths)
+
+
+def _may_read(number: str, path: str) -> bool:
+    """Whether the process's user may read the file: anybody can write a path into a command line."""
+    try:
+        owner, file = os.stat(f"/proc/{number}").st_uid, os.stat(path)
+    except OSError:
+        return False
+    return owner in (0, file.st_uid) or bool(file.st_mode & stat.S_IROTH)
 
 
 def _configs(words: Sequence[str], folder: str) -> Iterator[str]:

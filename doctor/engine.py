@@ -239,7 +239,7 @@ def _stamp(finding: Finding, check: Check, subject: Subject) -> Finding:
 def _fingerprint(identity: str) -> str:
     """FNV-1a, 64 bits (RFC 9923): a name, no secret, and hashlib takes 10 ms to load OpenSSL."""
     value = 0xCBF29CE484222325
-    for byte in identity.encode():
+    for byte in identity.encode("utf-8", "backslashreplace"):
         value = (value ^ byte) * 0x100000001B3 % (1 << 64)
     return f"{value:016x}"
 

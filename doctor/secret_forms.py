@@ -28,7 +28,16 @@ from infer_doctor.secret_names import (
     USER_VARIABLE,
     mask_addresses,
 )
-from infer_doctor.secret_tokens import AZURE, HOOK, MADE, MADE_WORDS, PEM, TELEGRAM
+from infer_doctor.secret_tokens import (
+    AZURE,
+    CRYPT,
+    CRYPT_WORDS,
+    HOOK,
+    MADE,
+    MADE_WORDS,
+    PEM,
+    TELEGRAM,
+)
 
 Replace = Callable[[str, str], str]
 """(kind, value) -> what stands there instead."""
@@ -176,6 +185,7 @@ FORMS: Forms = (
     ("token", ("8q~",), AZURE),
     ("token", ("hooks.slack.com", "/api/webhooks/"), HOOK),
     ("token", (":aa",), TELEGRAM),
+    ("token", CRYPT_WORDS, CRYPT),
     ("token", ("bearer ",), BEARER),
     ("token", ("authorization", "-key", "-token"), HEADER),
     ("token", ("authorization", "-key", "-token"), HEADER_PAIR),

@@ -79,6 +79,9 @@ HOOK = Late(
     r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)"
     r"(?P<s>[A-Za-z0-9/_-]{8,})"
 )
+CRYPT = Late(r"(?<![\w$])(?P<s>\$(?:1|5|6|7|2[abxy]|g?y|argon2(?:id|i|d))\$[\w./$,=+-]{12,})")
+CRYPT_WORDS = ("$1$", "$5$", "$6$", "$7$", "$2a$", "$2b$", "$2x$", "$2y$", "y$", "$argon2")
+"""Hashes of passwords: /etc/shadow, htpasswd, cloud-init (crypt(5))."""
 TELEGRAM = Late(r"(?:(?<=/bot)|(?<![\w:]))(?P<s>\d{8,10}:AA[A-Za-z0-9_-]{32,34})(?![\w-])")
 PEM = Late(
     r"(?P<s>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"

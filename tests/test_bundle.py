@@ -126,6 +126,40 @@ def test_what_cannot_be_taken_is_said(run: Run, tmp_path: Path) -> None:
     assert said.count("left out: ") == len(names)
 
 
+def test_a_link_of_a_model_folder_leads_to_nothing_else(run: Run, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (tmp_path / "shadow").write_text("root:x:19700:0:99999:7:::\n")
+    (model / "generation_config.json").symlink_to(tmp_path / "shadow")
+    files, manifest, _ = bundled(run, str(model))
+    assert "configs/config.json" in files
+    assert "configs/generation_config.json" not in files
+    assert [row["reason"] for row in manifest["left_out"]] == ["is no JSON"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be another user")
+def test_what_a_user_may_not_read_is_not_taken_for_his_command_line(
+    run: Run, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("of: root\n")
+    secret.chmod(0o600)
+    words = ["sh", "-c", "sleep 600", "vllm", "serve", "--config", str(secret)]
+    with open(os.devnull, "w") as nothing:
+        process = subprocess.Popen(words, stdout=nothing, stderr=nothing, user=65534, cwd="/")
+    try:
+        until(lambda: b"vllm" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        files, _, _ = bundled(run)
+        assert "configs/secret.yaml" not in files
+        secret.chmod(0o644)
+        files, _, _ = bundled(run)
+        assert "configs/secret.yaml" in files
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_packed_logs_are_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "serve.log.1.gz"
     path.write_bytes(gzip.compress(b"a line\n" * 1000 + b"the end\n"))

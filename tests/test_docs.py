@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from infer_doctor.cli import run
+from infer_doctor.cli import COMMANDS, run
 from infer_doctor.registry import load
 
 ROOT = Path(__file__).parents[1]
@@ -73,3 +73,9 @@ def test_the_doctor_finds_nothing_wrong_with_its_recipes(
     said = capsys.readouterr()
     assert code == 0, said.out + said.err
     assert "vllm serve" in said.out
+
+
+def test_the_readme_shows_every_command() -> None:
+    readme = (ROOT / "README.md").read_text()
+    table = "".join(line for line in readme.splitlines() if line.startswith("| `infer-doctor"))
+    assert [name for name in COMMANDS if not re.search(rf"\b{name}\b", table)] == []

@@ -170,3 +170,21 @@ def test_nothing_to_write_to_keeps_the_code(tmp_path: Path) -> None:
             [COMMAND, "check", "nope"], stderr=full, env=run.environment(), cwd=run.home
         )
     assert ended.returncode == 2
+
+
+def test_a_name_that_is_no_utf_8_is_no_fault_of_ours(tmp_path: Path) -> None:
+    command = [
+        COMMAND,
+        "check",
+        "--format",
+        "json",
+        "--",
+        b"vllm",
+        b"serve",
+        b"/m\xff",
+        b"--zz\xff=1",
+    ]
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, timeout=60)
+    outcomes = {row["check"]: row["outcome"] for row in json.loads(done.stdout)["results"]}
+    assert any(b"zz" in line for line in done.stdout.splitlines())
+    assert [id for id, outcome in outcomes.items() if outcome == "crashed"] == []

@@ -7,6 +7,7 @@ escaped, excerpts stand in fences that are longer than any run of backticks in t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from infer_doctor.model import Evidence, Finding, Fix, Report
@@ -21,6 +22,10 @@ MENTION = re.compile(r"@(?=\w)")
 
 EXCERPT_LIMIT = 600
 """Characters of one piece of evidence; an issue may have 65,536 in all (GitHub)."""
+
+MESSAGE_LIMIT = 4000
+FINDINGS_LIMIT = 40_000
+"""Characters of all findings that are told whole; the rest of the report needs its room too."""
 
 NAMES = {"error": "Error", "warning": "Warning", "info": "Note"}
 
@@ -44,9 +49,20 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         yield from fence("\n".join(line for line, _ in of_plan(report.plan, 80)))
     shown: set[str] = set()
+    room = FINDINGS_LIMIT
+    untold: Counter[str] = Counter()
     for finding in words.findings(report):
-        yield from _finding(finding, shown)
+        if room <= 0:
+            untold[finding.check] += 1
+            continue
+        lines = list(_finding(finding, shown))
+        room -= sum(len(line) + 1 for line in lines)
+        yield from lines
         shown.update(fix.id for fix in finding.fixes)
+    if untold:
+        names = ", ".join(f"`{id}` ({count})" for id, count in untold.items())
+        yield ""
+        yield f"And {untold.total()} more, which are in the JSON report: {names}"
     yield ""
     for outcome, title in (
         ("blocked", "could not be decided"),
@@ -122,6 +138,8 @@ def _folded(report: Report, outcome: str, title: str) -> Iterator[str]:
 def text(value: str) -> str:
     """A sentence in which no character is markup, on one line."""
     line = " ".join(plain(value).split())
+    if len(line) > MESSAGE_LIMIT:
+        line = line[: MESSAGE_LIMIT - 4] + " ..."
     escaped = SPECIAL.sub(r"\\\1", line)
     return MENTION.sub("@<!-- -->", escaped)
 

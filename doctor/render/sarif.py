@@ -165,7 +165,11 @@ def _physical(evidence: Evidence) -> Json:
 
 def uri(source: str) -> str:
     """The source as a relative reference (RFC 3986); an absolute path as a file URI."""
-    name = quote(source.encode("utf-8", "surrogateescape"), safe="/-._~")
+    try:
+        data = source.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a pair, as JSON can hold it
+        data = source.encode("utf-8", "backslashreplace")
+    name = quote(data, safe="/-._~")
     if source.startswith("/"):
         return f"file:///{name.lstrip('/')}"
     return name or "unknown"

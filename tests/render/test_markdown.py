@@ -1,5 +1,6 @@
 """Markdown for an issue, read back by a Markdown parser."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,15 @@ def test_folded_parts_are_closed() -> None:
 def test_a_fence_is_longer_than_what_it_holds() -> None:
     first, *_, last = fence("a\n`````\nb")
     assert first == last == "``````"
+
+
+def test_a_thousand_findings_fit_into_an_issue() -> None:
+    report = reports.hostile()
+    (row,) = [row for row in report.results if row.findings][:1]
+    many = tuple(replace(row.findings[0], message=f"finding {n}") for n in range(1000))
+    report = replace(report, results=(replace(row, findings=many),))
+    markdown = render(report)
+    assert len(markdown) < 65_536
+    told = sum(f": finding {n}\n" in markdown for n in range(1000))
+    assert 0 < told < 1000
+    assert f"And {1000 - told} more" in markdown

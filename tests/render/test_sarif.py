@@ -73,6 +73,8 @@ def test_a_crash_is_an_error_of_the_run() -> None:
         ("serve.log", "serve.log"),
         ("NVML: GPU 0", "NVML%3A%20GPU%200"),
         ("", "unknown"),
+        ("/m/\udcff", "file:///m/%FF"),
+        ("half \ud800", "half%20%5Cud800"),
     ],
 )
 def test_uris(source: str, expected: str) -> None:
