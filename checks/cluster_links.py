@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
 from infer_doctor.cluster.compare import advise
 from infer_doctor.engine import NotApplicable
@@ -132,6 +131,8 @@ def link_slow(nodes: Nodes) -> Iterator[Finding]:
     }
     if len(rates) < 3:
         raise NotApplicable("fewer than three links were measured: none is the odd one")
+    from statistics import median  # 4 ms, only where several links were measured
+
     middle = median(rates.values())
     for (source, target), rate in rates.items():
         if rate * SLOW < middle:
