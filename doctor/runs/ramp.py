@@ -55,6 +55,8 @@ class Watch:
     scrapes: int = 0
     still: float = 0.0
     """Seconds in which requests ran and no iteration was made."""
+    ended: bool = False
+    """The step is over. Before Python 3.12 asyncio.wait_for may swallow a cancellation (bpo-37658)."""
     _last: tuple[float, float] | None = field(default=None, repr=False)
 
     def see(self, scrape: Scrape | None) -> None:
@@ -176,6 +178,7 @@ async def _step(
     try:
         outcomes = await load.run(route, spec, until=told)
     finally:
+        watch.ended = True
         watching.cancel()
     after = await _scrape(route, key)
     level = load.summarize(outcomes, at_once)
@@ -240,7 +243,7 @@ def cause_of(broken: Step, wanted: Wanted) -> Any:
 
 
 async def _watched(route: Route, key: Key | None, watch: Watch) -> None:
-    while True:
+    while not watch.ended:
         began = time.monotonic()
         answer = await route.ask(_get(route, "/health", key), began + CONNECT_S)
         if answer.status is not None:
