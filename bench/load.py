@@ -106,12 +106,12 @@ def beside_the_rival() -> None:
     if not folder:
         print("vllm bench serve: left out, INFER_DOCTOR_TEST_ENGINE names no engine")
         return
-    from served_engine import KEY, MODEL, served
+    from served_engine import KEY, MODEL, served, serving
 
     from infer_doctor.server.key import Key
 
     plain = Path(folder).resolve()
-    with served(plain) as server:
+    with serving(plain) as environment, served(environment) as server:
         ours, theirs = [], []
         engine = Path(f"/proc/{server.api}/cmdline").read_bytes().split(b"\0")[0].decode()
         model = Path(f"/proc/{server.api}/cmdline").read_bytes().split(b"\0")[4].decode()

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "rigs"))
 
 from doctor_process import COMMAND
-from served_engine import Served, served
+from served_engine import Served, served, serving
 
 RUNS = 50
 LOADS = 5
@@ -77,7 +77,8 @@ def agreement(server: Served) -> None:
 
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    with served(Path(os.environ["INFER_DOCTOR_TEST_ENGINE"]).resolve()) as server:
+    plain = Path(os.environ["INFER_DOCTOR_TEST_ENGINE"]).resolve()
+    with serving(plain) as engine, served(engine) as server:
         healthy(server, runs)
         agreement(server)
     print(f"load average of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")

