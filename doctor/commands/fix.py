@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from infer_doctor.model import CheckResult, Finding, Report
 
 WIDTH = 80
+NOTHING = "nothing to fix was found"
 
 
 @click.command()
@@ -223,12 +224,6 @@ class Session:
             return found
         return [finding for finding in found if any(row.holds(finding) for row in self.wanted)]
 
-    def nothing(self) -> str:
-        """What to say when none of the findings that are meant is there."""
-        if not any(row.findings for row in self.wanted):
-            return "nothing to fix was found"
-        return "none of what the report found is there now"
-
     def launches(self) -> list[Launch]:
         from infer_doctor.launch.model import Launch
 
@@ -291,7 +286,8 @@ def _show(session: Session, groups: Sequence[Group], format: str, output: str | 
     lines, counts = show.plan(groups, session.drafts(), WIDTH)
     without = [finding for finding in found if not finding.fixes]
     if not found:
-        lines = [session.nothing()]
+        named = any(row.findings for row in session.wanted)
+        lines = ["none of what the report found is there now" if named else NOTHING]
         undecided = sum(row.outcome in ("blocked", "crashed") for row in session.results)
         if undecided:
             lines.append(f"{undecided} of {len(session.results)} checks could not be decided")

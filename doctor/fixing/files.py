@@ -86,7 +86,13 @@ def _require_own(path: str, found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
         raise Refused(f"{path}: belongs to {_user(found.st_uid)}, not to you")
     if not found.st_mode & stat.S_IWUSR or not os.access(path, os.W_OK, follow_symlinks=True):
-        raise Refused(f"{path}: is read-only (mode {stat.S_IMODE(found.st_mode):04o})")
+        mode = stat.S_IMODE(found.st_mode)
+        why = (
+            ""
+            if not mode & stat.S_IWUSR
+            else "; immutable (lsattr), or its file system is read-only"
+        )
+        raise Refused(f"{path}: is read-only (mode {mode:04o}{why})")
     if found.st_nlink > 1:
         raise Refused(
             f"{path}: has {found.st_nlink} names (hard links), which a new file would part"
