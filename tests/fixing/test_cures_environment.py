@@ -88,6 +88,16 @@ CASES: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
         ],
         [torch("2.11.0", "13.0")],
     ),
+    "env-package-owned-twice": (
+        [
+            engine("opencv-python-headless"),
+            package(
+                "opencv-python-headless", "4.12", files={"cv2/__init__.py": "", "cv2/a.py": "1"}
+            ),
+            package("opencv-python", "4.11", files={"cv2/__init__.py": "", "cv2/a.py": "2"}),
+        ],
+        [package("opencv-python-headless", "4.12", files={"cv2/__init__.py": "", "cv2/a.py": "1"})],
+    ),
     "engine-trtllm-stub": (
         [package("tensorrt-llm", "1.0.0")],
         [

@@ -111,6 +111,12 @@ def test_folder(check: str, words: str, wanted: str, tmp_path: Path) -> None:
     assert made == f"# ours\nvllm serve {wanted.format(**places)}  # engine\n"
 
 
+def test_offline(tmp_path: Path) -> None:
+    text = "export HF_HUB_OFFLINE=1 HF_HOME=/srv/none\nvllm serve Qwen/Qwen3-8B  # engine\n"
+    made = cured(Run(tmp_path), text, "launch-hub-offline", "H100-80GB")
+    assert made == "export HF_HOME=/srv/none\nvllm serve Qwen/Qwen3-8B  # engine\n"
+
+
 @pytest.mark.engine
 def test_remote_code(tmp_path: Path) -> None:
     """Whether the engine knows the model itself is read in its source."""
