@@ -123,7 +123,7 @@ def _changed(
         from infer_doctor.launch.installs import of_commands
         from infer_doctor.launch.shell import commands
 
-        text = re.sub(r"^(--\S+\s+)*", "", rest)
+        text = _continued(re.sub(r"^(--\S+\s+)*", "", rest))
         more = of_commands(row.words for row in commands(text, place))
         return replace(stage, installs=(*stage.installs, *more))
     if word == "WORKDIR":
@@ -149,7 +149,12 @@ def _started(rest: str, place: Place) -> _Started:
             words = None
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
             return _Started(words=tuple(words), text=rest, place=place)
-    return _Started(words=None, text=rest, place=place)
+    return _Started(words=None, text=_continued(rest), place=place)
+
+
+def _continued(text: str) -> str:
+    """The text as a shell gets it: Docker joins lines that end with a backslash."""
+    return text.replace("\n", "\\\n")
 
 
 def _env(rest: str, place: Place, known: dict[str, str | None]) -> Iterator[Variable]:

@@ -219,6 +219,26 @@ def test_systemd() -> None:
     assert docker.kind == "docker-run"
 
 
+def test_dockerfile_shell_form_over_lines() -> None:
+    """Docker joins the lines before a shell sees them: options of the later ones count."""
+    from infer_doctor.launch.dockerfile import read
+
+    text = (
+        "FROM vllm/vllm-openai:v0.9.2\n"
+        "ENTRYPOINT python3 -m vllm.entrypoints.openai.api_server \\\n"
+        "    # a comment between\n"
+        "    --model m \\\n"
+        "    --max-model-len 4096\n"
+    )
+    (launch,) = read(text, "Dockerfile")
+    assert [(word.text, word.place.line) for word in launch.words] == [
+        ("--model", 4),
+        ("m", 4),
+        ("--max-model-len", 5),
+        ("4096", 5),
+    ]
+
+
 def test_dockerfile() -> None:
     (launch,) = case("Dockerfile.derived")
     assert (launch.entry, shown(launch)[0]) == ("api_server", "--model@4")
