@@ -184,6 +184,7 @@ class Found:
 def look(target: str) -> Found:
     """What a target is; raises NoTarget."""
     if target != STANDARD_INPUT:
+        _require_place(target)
         if os.path.basename(target) == TRITON_CONFIG and os.path.isfile(target):
             target = os.path.dirname(os.path.dirname(os.path.abspath(target)))
         if (words := _model(target)) is not None:
@@ -263,6 +264,14 @@ def beside(target: str) -> Callable[[str], str]:
             raise Unavailable(str(error)) from None
 
     return read
+
+
+def _require_place(target: str) -> None:
+    """Raise NoTarget when it lies on a mount that does not answer."""
+    try:
+        require_answer(target)
+    except Unavailable as error:
+        raise NoTarget(error.reason) from None
 
 
 def _model(target: str) -> list[str] | None:

@@ -37,6 +37,10 @@ def files_of(paths: Sequence[str]) -> list[str]:
     """The snapshot files that are named, those of a folder by name; raises NoTarget."""
     found: list[str] = []
     for path in paths:
+        try:
+            require_answer(path)
+        except Unavailable as error:
+            raise NoTarget(error.reason) from None
         if not os.path.isdir(path):
             found.append(path)
             continue

@@ -77,7 +77,7 @@ def ask(host: LiveHost, site: Path, architecture: str, kind: str = "llama") -> M
         include="/v/include",
         managed=False,
     )
-    return model_support(host, launch(), options(), model, engine, interpreter, None)
+    return model_support(host, launch(), options(), None, model, None, engine, interpreter, None)
 
 
 def test_known(host: LiveHost, site: Path) -> None:
@@ -112,7 +112,7 @@ def catalogued(version: Any, architecture: str) -> ModelSupport:
     model = config("Qwen--Qwen3-8B", architectures=[architecture])
     with LiveHost() as host:
         return model_support(
-            host, launch("another"), options(version=version), model, None, None, None
+            host, launch("another"), options(version=version), None, model, None, None, None, None
         )
 
 
