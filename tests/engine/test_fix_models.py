@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
-import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -42,11 +41,8 @@ assert all(torch.equal(new[name], old[name]) for name in old)
 
 
 @pytest.fixture(scope="module")
-def python() -> str:
-    folder = os.environ.get("INFER_DOCTOR_TEST_ENGINE")
-    if not folder:
-        pytest.skip("INFER_DOCTOR_TEST_ENGINE names no engine")
-    return f"{Path(folder).resolve()}/bin/python"
+def python(engine: Path) -> str:
+    return f"{engine}/bin/python"
 
 
 def test_pickled_weights_become_safetensors(python: str, tmp_path: Path) -> None:

@@ -180,7 +180,9 @@ def _serve(engine: Path, model: Path, folder: Path) -> Iterator[Served]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # the scripts of a copied environment name the first one's Python
-    command = [f"{engine}/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
+    # On one CPU: its core and worker spin, and with two the doctor that asks is not run for minutes.
+    command = ["taskset", "-c", "0"]
+    command += [f"{engine}/bin/python", "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
     command += ["--served-model-name", MODEL, "--max-model-len", "1024", "--enforce-eager"]
     command += ["--gpu-memory-utilization", "0.3", "--max-num-seqs", str(AT_ONCE)]
     command += ["--num-gpu-blocks-override", str(BLOCKS)]
