@@ -33,13 +33,14 @@ def probed(
 
 
 def primary(report: tuple[dict[str, Any], int]) -> str | None:
-    """The check of the primary finding; a fault must fail."""
+    """The check of the primary finding; a fault must fail, within the time limit and its bounds."""
     found, code = report
     assert not [row for row in found["results"] if row["outcome"] == "crashed"]
     if found["primary"] is None:
         assert (found["verdict"], code) in {("pass", 0), ("unknown", 3)}
         return None
     assert (found["verdict"], code) == ("fail", 1)
+    assert found["duration_s"] < 12
     return str(found["primary"]["check"])
 
 

@@ -42,6 +42,7 @@ def probed(folder: Path, *words: str, **variables: str) -> tuple[dict[str, Any],
         check=False,
     )
     report = json.loads(process.stdout)
+    assert report["duration_s"] < 6
     assert not [row for row in report["results"] if row["outcome"] == "crashed"]
     assert process.returncode == {"pass": 0, "fail": 1, "unknown": 3}[report["verdict"]]
     return report, int(most.read_text())
