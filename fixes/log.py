@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from infer_doctor.model import Action, Fix
 
 
@@ -18,11 +20,4 @@ def cure(id: str, title: str, *commands: str, why: str | None = None, text: str 
 def confirm_first(fix: Fix, how: str) -> Fix:
     """The same fix, with what would prove the cause before anything is changed."""
     step = Action(kind="text", text=f"confirm first: {how}")
-    return Fix(
-        id=fix.id,
-        title=fix.title,
-        safety=fix.safety,
-        restarts=fix.restarts,
-        why=fix.why,
-        actions=(step, *fix.actions),
-    )
+    return replace(fix, actions=(step, *fix.actions))

@@ -142,16 +142,7 @@ def _inner(parts: list[str], time: str | None, level: str, depth: int) -> Iterat
         for line in _peel(part, depth + 1):
             seconds = line.time if line.time is not None else seconds_of(time)
             outer = line.outer or line.time is None
-            yield Line(
-                text=line.text,
-                tag=line.tag,
-                pid=line.pid,
-                level=line.level or level,
-                time=seconds,
-                outer=outer,
-                node=line.node,
-                stream=line.stream,
-            )
+            yield replace(line, level=line.level or level, time=seconds, outer=outer)
 
 
 def _from_json(text: str) -> tuple[list[str], str | None, str] | None:
