@@ -72,7 +72,16 @@ def read_model(
             gaps=gaps,
             elsewhere=elsewhere,
         )
+    hidden = None if elsewhere else _hidden_cache(launch)
+    if hidden is not None:
+        raise Unavailable(f"the launch sets {hidden} to a value that it does not tell")
     return _cached(host, name, options, variables, elsewhere, revision)
+
+
+def _hidden_cache(launch: Launch | None) -> str | None:
+    """A variable that places the cache and whose last value in the launch is not known."""
+    last = {row.name: row.value for row in launch.environment} if launch is not None else {}
+    return next((name for name in hub.PLACES if name in last and last[name] is None), None)
 
 
 def model_name(options: EngineOptions) -> str:
@@ -156,6 +165,9 @@ def _cached(
 ) -> ModelFiles:
     """The snapshot of a hub id: of --download-dir for weights, then of the caches."""
     extra = options.get("download_dir")
+    for what, value in (("--download-dir", extra), ("the revision", wanted)):
+        if isinstance(value, Unknown):
+            raise Unavailable(f"{what} is {value.text}, which the launch does not tell")
     roots = hub.caches(variables)
     if isinstance(extra, str):
         roots.insert(0, hub.expand(extra, variables))

@@ -21,6 +21,9 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Where huggingface_hub looks for a token, before its file (utils/_auth.py)."""
 
+PLACES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
+"""What places the cache, see `caches`."""
+
 ENDPOINT = "https://huggingface.co"
 
 

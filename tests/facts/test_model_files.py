@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +194,23 @@ def test_modelscope(host: LiveHost, tmp_path: Path) -> None:
     found = model_files(host, options("org/m.1"), scope, Environ(variables={}))
     assert (found.origin, len(found.tensors)) == ("cache", 2)
     assert model_files(host, options("org/x"), scope, Environ(variables={})).origin == "named"
+
+
+@pytest.mark.parametrize("name", ["download_dir", "revision"])
+def test_place_or_revision_that_the_launch_does_not_tell(
+    host: LiveHost, tmp_path: Path, name: str
+) -> None:
+    model_folder.cached(tmp_path, "org/m", model_folder.folder(tmp_path / "m"))
+    environ = {"HF_HUB_CACHE": str(tmp_path)}
+    with pytest.raises(Unavailable, match=r"is \$X, which the launch does not tell"):
+        find(host, "org/m", environ, **{name: Unknown("$X")})
+
+
+def test_cache_that_the_launch_does_not_tell(host: LiveHost, tmp_path: Path) -> None:
+    hidden = Variable(name="HF_HOME", value=None, place=HERE, source="shell")
+    started = replace(launch(), environment=(hidden,))
+    folder = model_folder.folder(tmp_path / "m")
+    environ = Environ(variables={"HOME": str(tmp_path)})
+    with pytest.raises(Unavailable, match="sets HF_HOME to a value that it does not tell"):
+        model_files(host, options("org/m"), started, environ)
+    assert model_files(host, options(str(folder)), started, environ).origin == "folder"
