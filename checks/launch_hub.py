@@ -13,7 +13,9 @@ from infer_doctor.fixes.models import advise, change_variable
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, is_here
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.sizes import variable
 from infer_doctor.model import Evidence, Finding, Fix
+from infer_doctor.models import hub
 from infer_doctor.registry import check
 
 GATED = re.compile(
@@ -85,6 +87,8 @@ def hub_token_missing(
     )
     if not is_here(launch) and mounted:
         raise Unavailable("a mounted cache may hold the model and a token")
+    for name in hub.TOKENS:
+        variable(launch, name)  # it may come with others that the launch does not hold
     yield Finding(
         about="HF_TOKEN",
         confidence="likely",

@@ -19,6 +19,7 @@ from infer_doctor.fixes.security import (
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, value_of
 from infer_doctor.launch.model import Container, Keyword, Launch, Place, Unknown, Variable, Word
+from infer_doctor.launch.sizes import variable
 from infer_doctor.launch.surroundings import SERVERS, require_container, written
 from infer_doctor.model import Evidence, Finding, Fix, Severity
 from infer_doctor.redact import SECRET_NAME, SECRET_OPTION
@@ -75,6 +76,7 @@ def api_open(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
     found = _exposure(launch, options)
     if found is None:
         return
+    variable(launch, KEY_VARIABLE)  # it may come with others that the file does not hold
     how, place, severity = found
     name = "vLLM" if options.engine == "vllm" else "trtllm-serve"
     key = "without a key" if options.engine == "vllm" else "and takes no key"
@@ -118,6 +120,8 @@ def _exposure(
             continue
         if container.platform == "kubernetes":
             return f"hostPort {row.host}", row.place, None
+        if isinstance(port, Unknown):
+            raise Unavailable(f"the port is {port.text}, which the launch does not tell")
         if row.container == port:
             return f"port {row.host} is published on all addresses", row.place, None
     for service in container.services:

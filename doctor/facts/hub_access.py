@@ -9,7 +9,7 @@ from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import launch_variables, model_name
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
-from infer_doctor.launch.model import Launch
+from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.models import hub
 from infer_doctor.registry import probe
 
@@ -78,6 +78,8 @@ def hub_model(
     if token is None and here and host is not None and host.exists(file):
         token = file
     revision = options.get("revision")
+    if isinstance(revision, Unknown):
+        raise Unavailable(f"the revision is {revision.text}, which the launch does not tell")
     return HubModel(
         name=name,
         endpoint=variables.get("HF_ENDPOINT") or hub.ENDPOINT,

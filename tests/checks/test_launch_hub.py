@@ -15,7 +15,7 @@ from infer_doctor.checks.launch_hub import hub_offline, hub_refused, hub_token_m
 from infer_doctor.facts.hub_access import HubAnswer, HubModel, Online, hub_answer, hub_model
 from infer_doctor.facts.machine import Environ
 from infer_doctor.host import Absent, Unavailable
-from infer_doctor.launch.model import Container, Variable, Volume
+from infer_doctor.launch.model import Container, Unknown, Variable, Volume
 from infer_doctor.live import LiveHost
 from infer_doctor.snapshot import write
 from infer_doctor.testing import contract, examine
@@ -185,3 +185,18 @@ def test_what_is_no_hub_name() -> None:
         hub_model(launch(), options("/models/m"), Environ(variables={}), None)
     with pytest.raises(Unavailable):
         hub_answer(LiveHost(), launch("another"), hub_of(), Online())
+
+
+def test_token_that_may_come_with_others() -> None:
+    others = Variable(name="*", value=None, place=HERE, source="secret hub")
+    far = replace(launch("another"), environment=(others,))
+    found = examine(hub_token_missing, far, options(LLAMA), hub_of())
+    assert (found.outcome, found.reason) == (
+        "blocked",
+        "secret hub, which may set HF_TOKEN, was not read",
+    )
+
+
+def test_revision_that_the_launch_does_not_tell() -> None:
+    with pytest.raises(Unavailable, match=r"the revision is \$REV"):
+        hub_model(launch("another"), options(LLAMA, revision=Unknown("$REV")), None, None)

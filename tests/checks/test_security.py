@@ -245,3 +245,16 @@ def test_the_readers_see_every_container_of_a_file() -> None:
     )
     found = [examine(host_shared, row).outcome for row in launches_in(text, "compose.yaml")]
     assert found == ["failed"] * 3
+
+
+def test_key_that_may_come_with_others() -> None:
+    shown = service("LoadBalancer")
+    hidden = pod("envFrom: [{secretRef: {name: llm}}]", more=shown)
+    assert examine(api_open, *hidden).outcome == "blocked"
+    assert examine(api_open, *pod(more=shown)).findings
+
+
+def test_port_that_the_file_does_not_tell() -> None:
+    command = "--model m/m --port ${PORT}"
+    published = "    ports: ['8000:8000']\n"
+    assert examine(api_open, *compose(published, command)).outcome == "blocked"
