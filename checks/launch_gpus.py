@@ -25,6 +25,7 @@ from infer_doctor.launch.judge import (
 )
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.model_judge import quantization_of
+from infer_doctor.launch.sizes import variable
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import parallel
 from infer_doctor.registry import check
@@ -105,6 +106,8 @@ def gpus_too_few(
         raise Unavailable(gpus.gaps[0])
     count = len(gpus.gpus) if visible is None else len(visible.entries)
     if ranks <= count:
+        if visible is None:
+            variable(launch, "CUDA_VISIBLE_DEVICES")  # a value that is not told may leave fewer
         return
     hidden = visible is not None and len(gpus.gpus) >= ranks
     about = f", but CUDA_VISIBLE_DEVICES={visible.value}" if hidden and visible else ""

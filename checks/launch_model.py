@@ -321,7 +321,11 @@ def remote_code_needless(
     config = require_config(config, files)
     if support is None:
         raise Unavailable("which models the engine knows was not read")
-    if "auto_map" in config.values or not support.type_known:
+    if "auto_map" in config.values:
+        return
+    if support.type_known is None:
+        raise Unavailable("no transformers is installed here to look into")
+    if not support.type_known:
         return
     if files is None or any(file.name.endswith(".py") for file in files.files):
         return

@@ -129,8 +129,10 @@ def sentencepiece_missing(
         return
     if not is_here(launch):
         raise Unavailable("the environment of the other machine is not known")
-    if "sentencepiece" in distributions.by_name or distributions.gaps:
+    if "sentencepiece" in distributions.by_name:
         return
+    if distributions.gaps:
+        raise Unavailable(distributions.gaps[0])
     yield Finding(
         about="sentencepiece",
         message=f"{where.title} has only {only[0]}, and sentencepiece is not installed",

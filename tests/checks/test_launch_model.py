@@ -163,3 +163,5 @@ def test_remote_code_needless() -> None:
     )
     facts = (launch(), trusting, coded, config(QWEN), support())
     assert examine(remote_code_needless, *facts).outcome == "passed"
+    facts = (launch(), trusting, files(QWEN), config(QWEN), support(type_known=None))
+    assert examine(remote_code_needless, *facts).outcome == "blocked"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from launches import config, files, gpus, launch, options, values
+from launches import HERE, config, files, gpus, launch, options, values
 
 from infer_doctor.checks.launch_gpus import gpus_too_few
 from infer_doctor.checks.launch_parallel import (
@@ -18,6 +19,7 @@ from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.model_config import published_config
 from infer_doctor.facts.visible import VisibleDevices
 from infer_doctor.host import Unavailable
+from infer_doctor.launch.model import Variable
 from infer_doctor.models import parallel
 from infer_doctor.testing import contract, examine
 
@@ -126,6 +128,18 @@ def test_gpus_hidden_by_a_variable() -> None:
     (finding,) = examine(gpus_too_few, *gpu_facts(4, tensor_parallel_size=2), visible).findings
     assert "1 GPU is visible" in finding.message
     assert finding.fixes[0].title == "Start with CUDA_VISIBLE_DEVICES=0,1"
+
+
+def test_gpus_hidden_by_a_variable_that_is_not_told() -> None:
+    hidden = Variable(name="CUDA_VISIBLE_DEVICES", value=None, place=HERE, source="$GPUS")
+    start, *others = gpu_facts(4, tensor_parallel_size=4)
+    found = examine(gpus_too_few, replace(start, environment=(hidden,)), *others)
+    assert (found.outcome, found.reason) == (
+        "blocked",
+        "the launch sets CUDA_VISIBLE_DEVICES to $GPUS",
+    )
+    start, *others = gpu_facts(2, tensor_parallel_size=4)  # too few whatever it leaves
+    assert examine(gpus_too_few, replace(start, environment=(hidden,)), *others).findings
 
 
 def test_gpus_unknown_are_said_to_be() -> None:

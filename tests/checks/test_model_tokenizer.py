@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from launches import config, files, launch, options
@@ -85,6 +86,9 @@ def test_sentencepiece() -> None:
     )
     facts = (launch(), options(), tokenizer(), packages("vllm"))
     assert examine(sentencepiece_missing, *facts).outcome == "passed"
+    partly = replace(packages("vllm"), gaps=("/site-packages: Permission denied",))
+    found = examine(sentencepiece_missing, launch(), options(), slow, partly)
+    assert (found.outcome, found.reason) == ("blocked", "/site-packages: Permission denied")
 
 
 MODEL = config("Qwen--Qwen3-8B")
