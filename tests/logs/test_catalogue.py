@@ -35,7 +35,7 @@ class TestSignature:
             assert set(re.findall(r"\{(\w+)\}", text)) <= groups
 
     def test_its_function_exists(self, signature: Signature) -> None:
-        assert signature.numbers in ("", "plain", *FUNCTIONS)
+        assert signature.numbers in ("", *FUNCTIONS)
 
 
 def test_ids_are_unique() -> None:

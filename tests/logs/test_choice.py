@@ -357,3 +357,65 @@ def test_a_restart_that_fails_before_its_first_mark_counts(first: str) -> None:
     assert isinstance(log, EngineLog) and log.cause
     assert log.starts == 2
     assert log.cause.category == "launch_argument"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "+ vllm serve org/model --trust-remote-code --tensor-parallel-size 8",
+        '            "OOMKilled": false,',
+    ],
+)
+def test_what_the_shell_or_docker_prints_is_no_failure(line: str) -> None:
+    assert log_of([line, *start(0)]).state == "incomplete"
+    assert log_of([*start(0), line]).state == "incomplete"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AttributeError: 'NoneType' object has no attribute 'lower'",
+        "RuntimeError: key 'image' not found",
+        "FileNotFoundError: File does not exist: /srv/template.jinja",
+        "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded",
+    ],
+)
+def test_words_of_any_program_name_no_cause(line: str) -> None:
+    log = log_of(start(0, line, ECHO))
+    assert log.cause is None
+    assert log.unexplained is not None and line.split(":")[0] in log.unexplained
+
+
+@pytest.mark.parametrize(
+    ("line", "signature"),
+    [
+        ("Bus error (core dumped)", "bus-error"),
+        (
+            "RuntimeError: The size of tensor a (576) must match the size of tensor b (577) at "
+            "non-singleton dimension 1",
+            "tensor-sizes",
+        ),
+        ("[1700.12] [h:1] ucp_context.c:7 UCX  ERROR exceeded transports/devices limit", "trt-ucx"),
+        ("UserWarning: Failed to initialize NumPy: _ARRAY_API not found", "numpy-abi"),
+    ],
+)
+def test_a_message_of_several_causes_is_not_certain(line: str, signature: str) -> None:
+    log = log_of(start(0, line))
+    assert log.cause is not None
+    assert (log.cause.signature, log.cause.confidence) == (signature, "likely")
+    beaten = log_of(start(0, line, "foo", HEADS)).cause
+    assert beaten is not None and beaten.category == "tp_divisibility"
+
+
+def test_memory_that_may_not_be_locked_is_not_main_memory_that_ran_out() -> None:
+    call = "h:1:2 [0] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory"
+    log = log_of(start(0, call, "RuntimeError: NCCL error: unhandled system error"))
+    assert log.cause is not None
+    assert log.cause.category == "nccl_network"
+
+
+def test_a_field_that_a_request_may_not_have_is_no_setting_of_the_launch() -> None:
+    field = "  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]"
+    assert log_of(start(0, *READY, field)).cause is None
+    refused = log_of(start(0, field)).cause
+    assert refused is not None and refused.category == "launch_argument"
