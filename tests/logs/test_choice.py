@@ -391,6 +391,10 @@ def test_words_of_any_program_name_no_cause(line: str) -> None:
     [
         ("Bus error (core dumped)", "bus-error"),
         (
+            "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
+            "device-busy",
+        ),
+        (
             "RuntimeError: The size of tensor a (576) must match the size of tensor b (577) at "
             "non-singleton dimension 1",
             "tensor-sizes",
