@@ -11,6 +11,7 @@ from infer_doctor.facts.gpu_health import GpuNvlinks
 from infer_doctor.facts.machine import Identity
 from infer_doctor.fixes.container import enlarge_shm
 from infer_doctor.fixes.variables import unset
+from infer_doctor.host import Unavailable
 from infer_doctor.model import Category, Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import GIB, plural
@@ -24,10 +25,15 @@ SHM_RECOMMENDED_GIB = 1
 DIRECT = ("P2P", "NVLS", "CUMEM")
 """How the names of NCCL's transports over peer-to-peer access begin (src/transport/p2p.cc)."""
 
-LEAST_NVLINK = 50e9
-"""Bytes/s: bus bandwidth under which NVLink was surely not used. PCIe 5.0 x16 gives at most 64 GB/s a
-direction and NCCL reaches less over the host; two H200 with 18 NVLinks each reached 295 GB/s,
-docs/verified-on.md."""
+LINK_BYTES = 25e9
+"""Bytes/s that one NVLink of generation 2 to 4 moves in one direction (NVIDIA A100 and H100 Tensor Core GPU
+Architecture, "NVLink": 600 GB/s both ways over 12 links, 900 over 18); later ones move more."""
+
+LEAST_SHARE = 0.25
+"""Of what the links can move: two H200 with 18 links each reached 0.65 over NVLink (295 of 450 GB/s) and 0.06
+with NCCL_P2P_DISABLE=1 (docs/verified-on.md); bridges of PCIe boards run a link at 14 GB/s, 0.56."""
+
+UNFINISHED = "the all-reduce did not come to its end: nccl-allreduce-failed says why"
 
 
 @check("nccl-allreduce-failed", severity="error", category="nccl_network", since="0.1")
@@ -95,9 +101,7 @@ def sum_wrong(run: LinkRun) -> Iterator[Finding]:
     BIOS or the kernel's IOMMU settings (NCCL user guide, troubleshooting, "PCI Access Control").
     """
     if any(row.wrong is None for row in run.ranks):
-        raise NotApplicable(
-            "the all-reduce did not come to its end: nccl-allreduce-failed says why"
-        )
+        raise Unavailable(UNFINISHED)
     for row in run.ranks:
         if row.wrong:
             yield Finding(
@@ -108,7 +112,7 @@ def sum_wrong(run: LinkRun) -> Iterator[Finding]:
 
 
 @check("nccl-not-direct", severity="warning", category="p2p_allreduce", since="0.1")
-def not_direct(run: LinkRun, links: GpuNvlinks | None) -> Iterator[Finding]:
+def not_direct(run: LinkRun, links: GpuNvlinks) -> Iterator[Finding]:
     """GPUs that have NVLink between them exchange data over the host.
 
     ## Why it matters
@@ -117,21 +121,22 @@ def not_direct(run: LinkRun, links: GpuNvlinks | None) -> Iterator[Finding]:
     ## How it decides
     NVML shows links up on every GPU, and either CUDA denies peer access
     (cudaDeviceCanAccessPeer), or NCCL's own log names no transport of the kind P2P, or the bus
-    bandwidth of 256 MiB (2 (n - 1) / n x size / time, as nccl-tests count) is below 50 GB/s, which
-    NVLink never is. Variables that NCCL says were set are the cause where they disable it. Without
-    NVLink nothing is judged: PCIe boards differ too much. Needs `--deep`.
+    bandwidth of 256 MiB (2 (n - 1) / n x size / time, as nccl-tests count) is below a quarter of
+    25 GB/s for each link that is up. Variables that NCCL says were set are the cause where they
+    disable it; a low bandwidth alone is only likely to be one: some boards join GPUs in pairs.
+    Without NVLink nothing is judged: PCIe boards differ too much. Needs `--deep`.
 
     ## Fix safety
     Taking a variable away is unsafe only in that the engine has to start anew; it may have been set
     as a way round a fault: nccl-sum-wrong and nccl-allreduce-failed show whether it still is one.
     """
-    if links is None or not links.links or not all(any(up) for up in links.links.values()):
+    up = min((sum(states) for states in links.links.values()), default=0)
+    if not up:
         raise NotApplicable("not every GPU has an NVLink that is up")
     speed = run.bus_bytes_per_s
     if speed is None:
-        raise NotApplicable(
-            "the all-reduce did not come to its end: nccl-allreduce-failed says why"
-        )
+        raise Unavailable(UNFINISHED)
+    least = LEAST_SHARE * LINK_BYTES * up
     denied = [
         f"{row.rank} -> {other}"
         for row in run.ranks
@@ -140,7 +145,7 @@ def not_direct(run: LinkRun, links: GpuNvlinks | None) -> Iterator[Finding]:
     ]
     via = sorted({name for row in run.ranks for name in row.via})
     indirect = bool(via) and not any(name.startswith(DIRECT) for name in via)
-    if not denied and not indirect and speed >= LEAST_NVLINK:
+    if not denied and not indirect and speed >= least:
         return
     settings = sorted({text for row in run.ranks for text in row.settings if _disables(text)})
     said = [f"CUDA denies peer access {', '.join(denied)}"] if denied else []
@@ -148,8 +153,9 @@ def not_direct(run: LinkRun, links: GpuNvlinks | None) -> Iterator[Finding]:
     said += [f"because {', '.join(settings)} is set"] if settings else []
     yield Finding(
         about="NVLink",
-        message=f"GPUs with NVLink sum at {speed / 1e9:.0f} GB/s (NVLink gives more than "
-        f"{LEAST_NVLINK / 1e9:.0f})" + "".join(f"; {text}" for text in said),
+        message=f"GPUs with {plural(up, 'NVLink')} each sum at {speed / 1e9:.0f} GB/s (over the links more "
+        f"than {least / 1e9:.0f})" + "".join(f"; {text}" for text in said),
+        confidence="certain" if said else "likely",
         evidence=(
             Evidence(source=run.source, excerpt=_measured(run, via)),
             *(Evidence(source="NCCL", excerpt=f"{text} (environment)") for text in settings),

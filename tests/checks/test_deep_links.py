@@ -92,7 +92,23 @@ def test_not_direct(change: dict[str, object], words: str) -> None:
 
 def test_nothing_is_judged_without_nvlink() -> None:
     slow = dataclasses.replace(GOOD, large_s=0.03)
-    assert examine(not_direct, run(slow, slow)).outcome == "not_applicable"
+    nothing = GpuNvlinks(links={}, source="NVML")
+    assert examine(not_direct, run(slow, slow), nothing).outcome == "not_applicable"
+    assert examine(not_direct, run(slow, slow)).outcome == "blocked"
+
+
+def test_a_bridge_of_four_links_is_no_fault() -> None:
+    bridged = GpuNvlinks(links={0: (True,) * 4, 1: (True,) * 4}, source="NVML")
+    ranks = dataclasses.replace(GOOD, large_s=LARGE / 45e9)
+    assert examine(not_direct, run(ranks, ranks), bridged).outcome == "passed"
+    slow = dataclasses.replace(GOOD, large_s=LARGE / 12e9)
+    (finding,) = examine(not_direct, run(slow, slow), bridged).findings
+    assert finding.confidence == "likely"
+
+
+def test_an_unfinished_sum_decides_nothing() -> None:
+    assert examine(sum_wrong, run(FULL, FULL)).outcome == "blocked"
+    assert examine(not_direct, run(FULL, FULL), NVLINK).outcome == "blocked"
 
 
 def test_the_script_tells_of_libraries_that_cannot_be_loaded() -> None:
