@@ -284,9 +284,7 @@ def kv_cache_unscaled(
     measured = word(options, "quantization") == "inc"  # its scales lie beside: QUANT_CONFIG
     if measured or options.get("calculate_kv_scales") is True or read.is_mla(config.values):
         raise NotApplicable("the scales do not come from the checkpoint")
-    own = config.values.get("quantization_config")
-    of_files = files.quantization if files is not None else None
-    found = own if isinstance(own, Mapping) else of_files or {}
+    found = quantization_of(files, config) or {}
     inner = found.get("quantization")
     parts = (found, inner if isinstance(inner, Mapping) else {})
     if any(part.get("kv_cache_scheme") or part.get("kv_cache_quant_algo") for part in parts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from infer_doctor.catalog import quantization as catalog
 from infer_doctor.engine import NotApplicable
@@ -26,7 +26,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import confidence, require_config
+from infer_doctor.launch.model_judge import confidence, quantization_of, require_config
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -36,14 +36,6 @@ HALF = ("half", "float16")
 
 NO_HALF = ("gemma2", "gemma3", "gemma3_text", "plamo2", "glm4")
 """Model types that are unstable in float16 (_FLOAT16_NOT_SUPPORTED_MODELS of vllm/config/model.py)."""
-
-
-def checkpoint(files: ModelFiles | None, config: ModelConfig) -> Mapping[str, object] | None:
-    """How the checkpoint is quantised; --hf-overrides may say it too."""
-    own = config.values.get("quantization_config")
-    if isinstance(own, Mapping):
-        return own
-    return files.quantization if files is not None else None
 
 
 def evidence_of(files: ModelFiles | None, config: ModelConfig, method: str | None) -> Evidence:
@@ -160,7 +152,7 @@ def quantization_mismatch(
     if asked is None or asked in ("none", "null") or asked in catalog.ANY:
         raise NotApplicable("no quantization is asked for")
     config = require_config(config, files, published)
-    found = checkpoint(files, config)
+    found = quantization_of(files, config)
     method = catalog.method_of(found)
     if method is None:
         if found and (files is None or files.quantization_source != "config.json"):
@@ -208,7 +200,7 @@ def quantization_online(
     if asked is None or not asked.startswith("fp8"):
         raise NotApplicable("no quantization while loading is asked for")
     known = files is not None and config is not None
-    if files is not None and config is not None and checkpoint(files, config):
+    if files is not None and config is not None and quantization_of(files, config):
         return
     name = options.model.text if options.model is not None else "the model"
     if not known and "fp8" in name.lower():
@@ -259,7 +251,7 @@ def quantization_gpu(
     require_vllm(options)
     require_here(launch, "the GPUs")
     config = require_config(config, files, published)
-    found = checkpoint(files, config)
+    found = quantization_of(files, config)
     method = word(options, METHOD) or catalog.method_of(found)
     if method is None:
         raise NotApplicable("the model is not quantised")
@@ -335,7 +327,7 @@ def dtype_unsupported(
     dtype = read.dtype(config.values) if asked == "auto" else asked
     dtype = {"half": "float16", "float": "float32"}.get(dtype or "", dtype)
     kind = read.model_type(config.values) or ""
-    method = word(options, METHOD) or catalog.method_of(checkpoint(files, config))
+    method = word(options, METHOD) or catalog.method_of(quantization_of(files, config))
     where = (
         *evidence(options, "dtype", METHOD),
         config.evidence("torch_dtype", "dtype", "model_type"),

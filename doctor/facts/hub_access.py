@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import launch_variables, model_name
@@ -85,7 +83,7 @@ def hub_model(
         endpoint=variables.get("HF_ENDPOINT") or hub.ENDPOINT,
         revision=revision if isinstance(revision, str) else "main",
         token=token,
-        offline=_offline(variables),
+        offline=hub.offline(variables),
         proxy=next((n for n in variables if n.upper() in ("HTTPS_PROXY", "ALL_PROXY")), None),
         token_file=file,
     )
@@ -102,11 +100,6 @@ def _secret(launch: Launch) -> str | None:
         if variable.name in hub.TOKENS and variable.value is None:
             return variable.source or variable.name
     return None
-
-
-def _offline(variables: Mapping[str, str]) -> str | None:
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    return next((f"{n}={variables[n]}" for n in names if hub.is_true(variables, n)), None)
 
 
 @probe(slow=True)

@@ -9,15 +9,13 @@ from infer_doctor.facts.machine import Environ
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.launch.model import Launch
+from infer_doctor.models import hub
 from infer_doctor.registry import probe
 
 MODELS = "model cache"
 KERNELS = ("vLLM cache", "Triton cache", "FlashInfer cache", "Inductor cache")
 TEMPORARY = "temporary files"
 NAMED_MODEL = "model"
-
-TRUE = ("1", "ON", "YES", "TRUE")
-"""What huggingface_hub takes for true (constants.py: ENV_VARS_TRUE_VALUES)."""
 
 
 @frozen
@@ -184,7 +182,4 @@ def local_model(launch: Launch | None) -> str | None:
 def _offline(variables: Mapping[str, str], named: str | None) -> str | None:
     if named is not None:
         return f"{named} is a local folder"
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        if variables.get(name, "").upper() in TRUE:
-            return f"{name}={variables[name]}"
-    return None
+    return hub.offline(variables)

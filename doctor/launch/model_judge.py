@@ -45,8 +45,7 @@ def offline_by(launch: Launch, environ: Environ | None) -> str | None:
     """The variable that forbids downloads."""
     variables = {**(environ.variables if environ and launch.machine == "local" else {})}
     variables.update(launch_variables(launch))
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    return next((f"{n}={variables[n]}" for n in names if hub.is_true(variables, n)), None)
+    return hub.offline(variables)
 
 
 def require_final(files: ModelFiles, launch: Launch, environ: Environ | None) -> None:
@@ -86,8 +85,8 @@ def confidence(config: ModelConfig) -> Confidence:
 
 
 def quantization_of(files: ModelFiles | None, config: ModelConfig) -> Mapping[str, Any] | None:
-    """Of the files, else of the published configuration."""
-    if files is not None and files.quantization:
-        return files.quantization
+    """How the checkpoint is quantised: --hf-overrides may say it, else its files."""
     own = config.values.get("quantization_config")
-    return own if isinstance(own, Mapping) else None
+    if isinstance(own, Mapping):
+        return own
+    return files.quantization if files is not None else None

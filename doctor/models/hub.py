@@ -32,6 +32,12 @@ def is_true(variables: Mapping[str, str], *names: str) -> bool:
     return any(variables.get(name, "").upper() in TRUE for name in names)
 
 
+def offline(variables: Mapping[str, str]) -> str | None:
+    """The variable that forbids downloads: "HF_HUB_OFFLINE=1"."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return next((f"{name}={variables[name]}" for name in names if is_true(variables, name)), None)
+
+
 def is_repository(name: str) -> bool:
     """Whether a name may be one of the hub."""
     return bool(REPOSITORY.fullmatch(name)) and "--" not in name and ".." not in name

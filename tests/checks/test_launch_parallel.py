@@ -20,6 +20,7 @@ from infer_doctor.facts.model_config import published_config
 from infer_doctor.facts.visible import VisibleDevices
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Variable
+from infer_doctor.launch.model_judge import quantization_of
 from infer_doctor.models import parallel
 from infer_doctor.testing import contract, examine
 
@@ -208,3 +209,11 @@ def test_published_is_only_what_the_catalogue_has() -> None:
         with pytest.raises(Unavailable):
             published_config(wrong)
     assert published_config(options("qwen/qwen3-8b")).values["num_attention_heads"] == 32
+
+
+def test_overridden_quantization_counts_for_the_division() -> None:
+    awq, gptq = {"quant_method": "awq", "group_size": 128}, {"quant_method": "gptq"}
+    own = files(QWEN, quantization=awq)
+    assert quantization_of(own, config(QWEN, quantization_config=gptq)) == gptq
+    assert quantization_of(own, config(QWEN)) == awq
+    assert quantization_of(None, config(QWEN)) is None
