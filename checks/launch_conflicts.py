@@ -9,13 +9,11 @@ from infer_doctor.catalog.vllm_rules import RULES, Rule
 from infer_doctor.checks.launch_arguments import known_values, sureness
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.fixes.models import drop_option
-from infer_doctor.launch.judge import evidence, require_vllm
+from infer_doctor.launch.judge import CALLS, evidence, require_vllm
 from infer_doctor.launch.model import Launch
 from infer_doctor.model import Finding
 from infer_doctor.registry import check
 from infer_doctor.vllm_arguments.table import ordered
-
-CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
 
 OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 

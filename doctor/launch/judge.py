@@ -11,6 +11,9 @@ from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.model import Evidence
 
+CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
+"""Entries that take keywords instead of flags."""
+
 
 def require_vllm(options: EngineOptions) -> None:
     """The rules of vLLM say nothing about other engines."""
@@ -68,7 +71,7 @@ def flag(options: EngineOptions, name: str) -> str:
     """The option as the user writes it: the flag given, else the long one; a keyword in Python."""
     if name in options.given:
         return options.given[name].flag
-    if options.entry in ("LLM", "EngineArgs", "AsyncEngineArgs"):
+    if options.entry in CALLS:
         return name
     return "--" + name.replace("_", "-")
 
@@ -82,6 +85,6 @@ def setting(options: EngineOptions, name: str, value: object) -> str:
     return f"{written}={form}"
 
 
-def version_of(options: EngineOptions) -> tuple[int, ...] | None:
-    """(0, 32, 0); None when it is not known."""
+def version_of(options: EngineOptions) -> tuple[int, int] | None:
+    """(0, 32); None when it is not known."""
     return release(options.version)
