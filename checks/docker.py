@@ -9,6 +9,7 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.docker import DockerContainer, DockerImage
 from infer_doctor.fixes.container import set_driver_capabilities
 from infer_doctor.fixes.docker import more_memory, pull_for, secret_at_start, see_log, stop_restarts
+from infer_doctor.host import Unavailable
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.secret_forms import is_secret, names_secret
@@ -216,8 +217,10 @@ def image_architecture(image: DockerImage) -> Iterator[Finding]:
     Manual: another image has to be pulled.
     """
     expected = MACHINES.get(image.daemon)
-    if expected is None or not image.machine:
-        raise NotApplicable(f"the daemon runs on {image.daemon or 'an unknown processor'}")
+    if not image.daemon or not image.machine:
+        raise Unavailable("Docker does not tell the processor of the daemon or of the image")
+    if expected is None:
+        raise NotApplicable(f"the daemon runs on {image.daemon}")
     if image.machine == expected:
         return
     yield Finding(

@@ -134,6 +134,12 @@ def test_an_unknown_processor_is_not_judged() -> None:
     assert examine(image_architecture, image).outcome == "not_applicable"
 
 
+@pytest.mark.parametrize("field", ["daemon", "machine"])
+def test_a_processor_that_is_not_told_is_undecided(field: str) -> None:
+    image = dataclasses.replace(IMAGE, **{field: ""})
+    assert examine(image_architecture, image).outcome == "blocked"
+
+
 @pytest.mark.parametrize(
     ("host", "wants"),
     [
