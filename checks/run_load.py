@@ -16,6 +16,7 @@ CATEGORY: dict[str, Category] = {
     "stalled": "engine_stalled",
     "blocked-loop": "request_timeout",
     "slow": "request_timeout",
+    "failed": "request_timeout",
 }
 
 MARGIN = 1.5
@@ -29,6 +30,8 @@ def _seconds(value: float | None) -> str:
 
 
 def _why(ramp: Ramp, step: Step) -> str:
+    if ramp.cause == "failed":
+        return step.said or "what they were told was not kept"
     if ramp.cause == "queueing":
         queue = f", {_seconds(step.queue_mean)} on average" if step.queue_mean else ""
         return (
@@ -73,7 +76,7 @@ def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
         found.append(
             cure("more-cache", "Or give more KV cache: infer-doctor plan shows what buys how much")
         )
-    if ramp.cause == "stalled":
+    if ramp.cause in ("stalled", "failed"):
         found.append(cure("diagnose-stall", "Read the server's log: infer-doctor diagnose LOG"))
         return tuple(found)
     worst = step.total_worst
@@ -98,8 +101,9 @@ def load_late(ramp: Ramp) -> Iterator[Finding]:
     ## How it decides
     Streams of --tokens tokens were sent, 1, 2, 4, ... at once, two for each, until an answer was later
     than the limit (--limit, 30 s without one; --first-token). One step between the last good and the
-    first bad one narrows it. The cause follows from the server's own numbers during that step: no
-    iteration while requests ran is a stalled engine; preemptions are counted; a queue has waiting
+    first bad one narrows it. Requests that failed and were not late are told with their error. Else
+    the cause follows from the server's own numbers during that step: no iteration for 2 s and more
+    while requests ran is a stalled engine; preemptions are counted; a queue has waiting
     requests, and 30 % of the first token's time in it; /health later than 1 s is a blocked event loop.
 
     ## Fix safety

@@ -123,6 +123,8 @@ def engine_stalled(metrics: ServerMetrics, answers: Answers | None) -> Iterator[
             evidence=(*numbers(metrics), *((health.evidence,) if health is not None else ())),
             fixes=(restart_engine(),),
         )
+    elif metrics.own_request == "refused" and _nothing_moved(metrics):
+        raise Unavailable("our request was refused, and nothing else was asked of the engine")
 
 
 def _stuck(metrics: ServerMetrics, name: str, first: EngineState) -> bool:

@@ -132,6 +132,8 @@ class Step:
     """The longest answer of /health meanwhile: how late the server's event loop is."""
     steps_made: float | None = None
     """Iterations of the engine; 0 with requests running is a stalled one."""
+    said: str = ""
+    """What the first request that failed was told."""
 
 
 @frozen
@@ -147,7 +149,7 @@ class Ramp:
     """The highest concurrency without a late answer; None when one request alone is late."""
     broken: Step | None
     """The first step with late answers."""
-    cause: Literal["", "queueing", "preemption", "stalled", "blocked-loop", "slow"]
+    cause: Literal["", "queueing", "preemption", "stalled", "blocked-loop", "slow", "failed"]
     max_num_seqs: int | None = None
     source: str = "load ramp"
     gaps: tuple[str, ...] = ()

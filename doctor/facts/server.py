@@ -291,7 +291,7 @@ class ServerMetrics:
     """"ttft", "itl", "queue", "prefill", "decode", "e2e"."""
     scrape_ms: float | None = None
     own_request: str = ""
-    """What became of our request between the scrapes: "none", "tokens", "no token"."""
+    """What became of our request between the scrapes: "none", "tokens", "no token" (it waited), "refused"."""
     gaps: tuple[str, ...] = ()
 
     @property
@@ -307,9 +307,9 @@ class ServerMetrics:
         return sum(known) if known else None
 
     def gained(self, name: str) -> float | None:
-        """How much a counter grew between the scrapes."""
+        """How much a counter grew between the scrapes; None when it fell: a new process counts anew."""
         before, after = self.total(name, "first"), self.total(name, "second")
-        return None if before is None or after is None else after - before
+        return None if before is None or after is None or after < before else after - before
 
 
 @frozen

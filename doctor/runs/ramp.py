@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from infer_doctor.facts.run import Ramp, Step
@@ -31,6 +31,9 @@ WATCH_S = 0.5
 QUEUE_SHARE = 0.3
 """Of the late answers' mean first token that was spent in the queue: then the queue is the cause."""
 
+STALL_S = 2.0
+"""As in server-engine-stalled: a step of an engine may take some hundred ms, one with a long prompt more."""
+
 BLOCKED_S = 1.0
 """An answer of /health: it takes a millisecond of the event loop, so a longer one waited for it."""
 
@@ -53,11 +56,10 @@ class Watch:
     kv: float = 0.0
     lag: float = 0.0
     scrapes: int = 0
-    still: float = 0.0
-    """Seconds in which requests ran and no iteration was made."""
+    asked: float | None = None
+    """Since when /health is waited for."""
     ended: bool = False
     """The step is over. Before Python 3.12 asyncio.wait_for may swallow a cancellation (bpo-37658)."""
-    _last: tuple[float, float] | None = field(default=None, repr=False)
 
     def see(self, scrape: Scrape | None) -> None:
         """One more answer of /metrics."""
@@ -66,13 +68,14 @@ class Watch:
         self.scrapes += 1
         rows = scrape.engines.values()
         self.waiting = max(self.waiting, sum(row.waiting or 0 for row in rows))
-        self.running = max(self.running, running := sum(row.running or 0 for row in rows))
+        self.running = max(self.running, sum(row.running or 0 for row in rows))
         self.kv = max(self.kv, max((row.kv or 0 for row in rows), default=0.0))
-        moved = sum(row.iterations or 0 for row in rows)
-        now = time.monotonic()
-        if self._last is not None and self._last[1] == moved and running:
-            self.still += now - self._last[0]
-        self._last = (now, moved)
+
+    def end(self) -> None:
+        """The step is over; a /health that did not answer until now was late by that at least."""
+        self.ended = True
+        if self.asked is not None:
+            self.lag = max(self.lag, time.monotonic() - self.asked)
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ async def _step(
     try:
         outcomes = await load.run(route, spec, until=told)
     finally:
-        watch.ended = True
+        watch.end()
         watching.cancel()
     after = await _scrape(route, key)
     level = load.summarize(outcomes, at_once)
@@ -205,6 +208,7 @@ async def _step(
         tokens_per_s=round(level.tokens_per_s, 2),
         loop_lag=round(watch.lag, 3),
         steps_made=_counted(before, after, "iterations"),
+        said=f"{failed[0].error}: {failed[0].said}".removesuffix(": ") if failed else "",
     )
 
 
@@ -220,13 +224,16 @@ def _middle(values: list[float]) -> float | None:
 
 
 def cause_of(broken: Step, wanted: Wanted) -> Any:
-    """Which of the five it is, by the server's own numbers during the step.
+    """Which of the six it is, by the server's own numbers during the step.
 
-    A stalled engine makes no iteration while requests run; a blocked loop answers /health late; a
+    Where none was late, requests failed, and what they were told is the cause. A stalled engine makes
+    no iteration while requests run, for two seconds and more; a blocked loop answers /health late; a
     preemption is counted; a queue has waiting requests and a large mean time in it. What is left is an
     engine that is as slow as that with so many at once.
     """
-    if broken.running_most and broken.steps_made == 0:
+    if broken.failed and not broken.late:
+        return "failed"
+    if broken.running_most and broken.steps_made == 0 and (broken.total_worst or 0.0) >= STALL_S:
         return "stalled"
     if broken.preemptions:
         return "preemption"
@@ -244,9 +251,10 @@ def cause_of(broken: Step, wanted: Wanted) -> Any:
 
 async def _watched(route: Route, key: Key | None, watch: Watch) -> None:
     while not watch.ended:
-        began = time.monotonic()
+        began = watch.asked = time.monotonic()
         answer = await route.ask(_get(route, "/health", key), began + CONNECT_S)
-        if answer.status is not None:
+        watch.asked = None
+        if answer.status is not None or answer.error == "timeout":
             watch.lag = max(watch.lag, time.monotonic() - began)
         watch.see(await _scrape(route, key))
         await asyncio.sleep(WATCH_S)
@@ -297,4 +305,5 @@ def _counted(before: Scrape | None, after: Scrape | None, name: str) -> float | 
     second = [getattr(row, name) for row in after.engines.values()]
     if any(value is None for value in (*first, *second)) or not second:
         return None
-    return float(sum(second) - sum(first))
+    gained = float(sum(second) - sum(first))
+    return gained if gained >= 0 else None  # it was started anew meanwhile

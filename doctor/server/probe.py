@@ -215,7 +215,7 @@ class _Run:
         streamed = await self._stream(model)
         if streamed.first_ms is None:
             self.skipped.append("further requests for tokens: the stream brought none")
-            await self._measured("no token")
+            await self._measured("refused" if refused(streamed.status) else "no token")
             return
         small_s = self.question.timeout_s * SMALL_SHARE
         body: dict[str, Any] = {"model": model, "max_tokens": SMALL_TOKENS, "temperature": 0}
@@ -331,6 +331,12 @@ class _Run:
             own_request=own_request,
             gaps=tuple(gaps),
         )
+
+
+def refused(status: int | None) -> bool:
+    """Whether this answer ended a request that the engine may never have had; 502 and 504 are those of
+    a proxy that waited for it."""
+    return status is not None and status >= 400 and status not in (502, 504)
 
 
 def _against_schema(answer: Any) -> str:

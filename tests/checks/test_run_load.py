@@ -77,5 +77,9 @@ def test_the_other_causes() -> None:
     )
     unknown = late(cause="slow", broken=replace(LATE, running_most=None))
     assert unknown.confidence == "likely" and "shows no metrics" in unknown.message
+    refused = replace(LATE, late=0, failed=8, said="HTTP 404: Not Found")
+    lost = late(cause="failed", broken=refused)
+    assert "8 of 8 requests failed" in lost.message and lost.message.endswith("HTTP 404: Not Found")
+    assert not [fix for fix in lost.fixes if "clients wait" in fix.title]
     alone = late(safe=None)
     assert not [fix for fix in alone.fixes if "at most" in fix.title]

@@ -15,6 +15,7 @@ from infer_doctor.checks.server_engine import (
 )
 from infer_doctor.checks.server_frontend import frontend
 from infer_doctor.facts.server import EngineState, Pace, ServerMetrics
+from infer_doctor.server.probe import refused
 from infer_doctor.testing import contract, examine
 
 BUSY = state(running=2.0)
@@ -98,6 +99,22 @@ def test_a_full_cache_is_the_cause_of_its_queue() -> None:
     full = metrics(second=state(kv=0.99, waiting=9.0, tokens=900.0))
     assert examine(kv_full, full).outcome == "failed"
     assert examine(queueing, full).outcome == "not_applicable"
+
+
+def test_a_request_that_was_refused_proves_no_stall() -> None:
+    idle = metrics(state(), state(), own_request="refused")
+    assert examine(engine_stalled, idle).outcome == "blocked"
+    stuck = metrics(BUSY, BUSY, own_request="refused")
+    assert examine(engine_stalled, stuck).outcome == "failed"
+    assert [refused(status) for status in (None, 200, 429, 500, 502, 504)] == [
+        *(False, False, True, True, False, False)
+    ]
+
+
+def test_counters_of_a_new_process_are_no_progress_and_no_loss() -> None:
+    anew = metrics(state(preemptions=40.0), state(preemptions=0.0, tokens=3.0))
+    assert anew.gained("preemptions") is None and anew.gained("tokens") is None
+    assert examine(kv_full, anew).outcome == "passed"
 
 
 def test_time_outside_the_engine() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from infer_doctor.facts.run import Step
-from infer_doctor.runs.ramp import Wanted, cause_of
+from infer_doctor.facts.server import EngineState
+from infer_doctor.runs.ramp import Wanted, Watch, _counted, cause_of
+from infer_doctor.server.metrics import Scrape
 
 STEP = Step(
     concurrency=8,
@@ -42,3 +45,30 @@ STEP = Step(
 )
 def test_each_cause(changes: dict[str, object], cause: str) -> None:
     assert cause_of(replace(STEP, **changes), Wanted()) == cause
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"late": 0, "failed": 16, "said": "HTTP 404: Not Found"}, "failed"),
+        ({"late": 1, "failed": 15}, "slow"),
+        ({"steps_made": 0.0, "total_worst": 0.3}, "slow"),
+    ],
+)
+def test_what_proves_neither_slowness_nor_a_stall(changes: dict[str, object], cause: str) -> None:
+    assert cause_of(replace(STEP, **changes), Wanted()) == cause
+
+
+def test_a_counter_that_fell_is_of_a_new_process() -> None:
+    def scrape(preempted: float) -> Scrape:
+        return Scrape(kind="vllm", engines={"0": EngineState(preemptions=preempted)})
+
+    assert _counted(scrape(3), scrape(5), "preemptions") == 2
+    assert _counted(scrape(3), scrape(0), "preemptions") is None
+
+
+def test_a_health_that_never_answered_was_late() -> None:
+    watch = Watch()
+    watch.asked = time.monotonic() - 7.0
+    watch.end()
+    assert watch.lag >= 7.0
