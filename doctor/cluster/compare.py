@@ -60,7 +60,8 @@ class Compared:
 
     @property
     def tie(self) -> bool:
-        return len(self.groups) > 1 and len(self.groups[0].nodes) == len(self.groups[1].nodes)
+        known = sum(len(group.nodes) for group in self.groups)
+        return len(self.groups) > 1 and len(self.groups[0].nodes) * 2 <= known
 
     @property
     def odd(self) -> tuple[Group, ...]:

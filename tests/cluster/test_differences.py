@@ -13,6 +13,7 @@ from cluster import Document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from infer_doctor.cluster.compare import Compared, Group
 from infer_doctor.cluster.reading import Reader, ReadNode
 from infer_doctor.examine import Examination
 from infer_doctor.model import CheckResult
@@ -196,3 +197,10 @@ def test_a_tie_is_told_as_a_tie(count: int) -> None:
     assert "no value is that of most nodes" in found.message
     assert all(f"n{i}" in found.message for i in range(count))
     assert found.fixes == ()
+
+
+def test_two_of_five_are_not_most() -> None:
+    groups = [Group(text=t, source="", nodes=n) for t, n in (("a", ("n0", "n1")), ("b", ("n2",)))]
+    more = [Group(text=t, source="", nodes=(f"n{t}",)) for t in ("3", "4")]
+    assert not Compared(groups=tuple(groups), unknown=(), absent=()).tie
+    assert Compared(groups=(*groups, *more), unknown=(), absent=()).tie
