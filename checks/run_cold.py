@@ -85,6 +85,9 @@ def start_slow(runs: ColdWarm) -> Iterator[Finding]:
     late = runs.limit_s is not None and cold.seconds > runs.limit_s
     enough = bool(saved) and saved[0][0] >= max(WORTH_S, WORTH_SHARE * cold.seconds)
     if not late and (runs.limit_s is not None or not enough):
+        lost = next((row.label for row in runs.rows if row.seconds is None), None)
+        if lost is not None:
+            raise Unavailable(f"the start {lost!r} did not become ready")
         return
     message = f"the cold start took {cold.seconds:.1f} s"
     if late:

@@ -54,3 +54,6 @@ def test_a_start_that_failed_is_no_pass() -> None:
     broken = replace(SLOW, rows=(row("empty", None),))
     assert examine(start_slow, broken).outcome == "blocked"
     assert examine(start_slow, replace(SLOW, rows=())).outcome == "blocked"
+    warm = replace(SLOW, rows=(row("empty", 30.0), row("filled", None)), limit_s=60.0)
+    assert examine(start_slow, warm).outcome == "blocked"
+    assert examine(start_slow, replace(warm, limit_s=20.0)).outcome == "failed"
