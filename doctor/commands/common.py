@@ -49,6 +49,26 @@ def options(*wanted: Option) -> Option:
     return add
 
 
+def tokens_option(help: str) -> Option:
+    """How much is asked for in each answer."""
+    return option(
+        "--tokens",
+        type=click.IntRange(1, 8192),
+        default=64,
+        show_default=True,
+        metavar="N",
+        help=help,
+    )
+
+
+wall_option = option(
+    "--wall",
+    type=click.FloatRange(1, 86_400),
+    default=1800.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that a start may take.",
+)
 output_option = option("--output", "-o", metavar="FILE", help="Write to FILE instead.")
 FORMATS = ("text", "json", "markdown", "junit", "sarif", "html")
 
@@ -199,6 +219,11 @@ def no_such_check(id: str, registry: Registry) -> str:
     near = get_close_matches(id, registry.checks, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else "; `infer-doctor list` shows all"
     return f"there is no check {id!r}{hint}"
+
+
+def failed_system_call(error: OSError) -> click.ClickException:
+    """A file or folder of the user's that cannot be used, in a line."""
+    return click.ClickException(f"{error.filename or ''}: {error.strerror}".strip(": "))
 
 
 def now() -> str:

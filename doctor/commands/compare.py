@@ -13,11 +13,14 @@ from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
     EXIT,
     emit,
+    failed_system_call,
     format_option,
     now,
     option,
     output_option,
     registry_of_checks,
+    tokens_option,
+    wall_option,
 )
 
 MODULE = "infer_doctor.checks.run_quality"
@@ -27,24 +30,10 @@ MODULE = "infer_doctor.checks.run_quality"
 @click.argument("left", metavar="BASELINE")  # --baseline is the name of another parameter
 @click.argument("right", metavar="CANDIDATE")
 @option("--prompts", metavar="FILE", help="A prompt a line, instead of the 110 built-in ones.")
-@option(
-    "--tokens",
-    type=click.IntRange(1, 8192),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Tokens of each answer.",
-)
+@tokens_option("Tokens of each answer.")
 @option("--keep", metavar="DIR", help="Keep the answers; each file is a TARGET again.")
 @option("--python", metavar="EXE", help="Interpreter of the engine that serves a model folder.")
-@option(
-    "--wall",
-    type=click.FloatRange(1, 86_400),
-    default=1800.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds that a start may take.",
-)
+@wall_option
 @format_option
 @output_option
 def compare(left: str, right: str, **options: Any) -> None:
@@ -84,6 +73,8 @@ def compare(left: str, right: str, **options: Any) -> None:
                     answers.write(again, os.path.join(folder, "again.json"))
     except (NoRun, NoServer, BadPrompts, answers.BadAnswers) as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise failed_system_call(error) from None
     registry = registry_of_checks()
     subject = Subject(right, registry, host=None, absent=ONLY_GIVEN)
     subject.give(Quality, found)

@@ -19,6 +19,7 @@ from infer_doctor.commands.common import (
     option,
     output_option,
     registry_of_checks,
+    tokens_option,
 )
 
 if TYPE_CHECKING:
@@ -60,14 +61,7 @@ SAVED = "server-engine-stalled"
     metavar="N",
     help="Find the knee: 1, 2, 4, ... streams at once, at most N.",
 )
-@option(
-    "--tokens",
-    type=click.IntRange(1, 8192),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Tokens of each stream of a measurement.",
-)
+@tokens_option("Tokens of each stream of a measurement.")
 @option(
     "--watch",
     type=click.FloatRange(1, 86_400),

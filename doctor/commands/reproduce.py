@@ -14,12 +14,15 @@ from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
     EXIT,
     emit,
+    failed_system_call,
     format_option,
     now,
     option,
     output_option,
     registry_of_checks,
     this_machine,
+    tokens_option,
+    wall_option,
 )
 
 if TYPE_CHECKING:
@@ -83,25 +86,11 @@ LAYERS = ("driver", "cuda_init", "deep_libraries")
     metavar="N",
     help="timeout: requests at once at most.",
 )
-@option(
-    "--tokens",
-    type=click.IntRange(1, 8192),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Tokens of each answer.",
-)
+@tokens_option("Tokens of each answer.")
 @option("--against", metavar="TARGET", help="quality: as BASELINE of compare.")
 @option("--prompts", metavar="FILE", help="quality: a prompt a line, instead of the built-in ones.")
 @option("--share-gpu", is_flag=True, help="Start although others use the GPU.")
-@option(
-    "--wall",
-    type=click.FloatRange(1, 86_400),
-    default=1800.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds that a start may take.",
-)
+@wall_option
 @option(
     "--idle",
     type=click.FloatRange(1, 86_400),
@@ -185,9 +174,7 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
     except (NoRun, NoTarget, BadRun, NoServer, BadPrompts, BadAnswers) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
-        raise click.ClickException(
-            f"{error.filename or ''}: {error.strerror}".strip(": ")
-        ) from None
+        raise failed_system_call(error) from None
     _finish(
         registry, subject, facts, measured, question, command, options, started, started_at, below
     )

@@ -27,6 +27,9 @@ TOP = 5
 OF_VLLM = ("return_token_ids", "return_tokens_as_token_ids")
 """Since 0.10.2 and 0.5: bytes that are no whole character all look alike as text."""
 
+NO_CHAT = (400, 404, 405, 501)
+"""Answers of a server, or of a model, that has no chat."""
+
 AT_ONCE = 8
 ANSWER_S = 300.0
 FORM = 1
@@ -149,10 +152,11 @@ class _Asker:
         return answer.status, found, mask_line(said)[:200]
 
     async def has_chat(self) -> bool:
-        """Whether chat works: a base model has no template and answers 400."""
+        """Whether there is chat: a base model has no template and answers 400. What fails in another
+        way is not asked in another way, or the two sides would answer different prompts."""
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         status, _, _ = await self._post("/chat/completions", body)
-        return status == 200
+        return status not in NO_CHAT
 
     async def answer(self, prompt: Prompt, *, chat: bool) -> Answer:
         """One prompt, greedily."""
@@ -175,7 +179,10 @@ class _Asker:
             status, found, said = await self._post(path, body)
         if status != 200 or not isinstance(found, dict) or not found.get("choices"):
             return Answer(prompt=prompt.id, error=said)
-        return _read(prompt.id, found, chat=chat)
+        try:
+            return _read(prompt.id, found, chat=chat)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return Answer(prompt=prompt.id, error="the answer has not the form of OpenAI's API")
 
     async def scored(self, answer: Answer, other: Answer) -> Answer:
         """The same with what this endpoint thinks of the other's tokens after the same prompt."""

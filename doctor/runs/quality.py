@@ -141,8 +141,8 @@ def compare(
     good = [row for row in rows if not row[1].error and not row[2].error]
     pairs = [pair(one, other) for _, one, other in good]
     noise = _noise(baseline, again)
-    divergences = bounds([row.divergence for row in pairs if row.divergence is not None])
-    perplexity = bounds([row.worse for row in pairs if row.worse is not None])
+    divergences = _enough([row.divergence for row in pairs if row.divergence is not None])
+    perplexity = _enough([row.worse for row in pairs if row.worse is not None])
     broken = _broken(good)
     reasons = _reasons(divergences, perplexity, noise, broken)
     failed = [row for row in rows if row[2].error and not row[1].error]
@@ -166,6 +166,11 @@ def compare(
         distinct=(_distinct([r[1] for r in good]), _distinct([r[2] for r in good])),
         worst=tuple(row.prompt for row in worst if row.divergence),
     )
+
+
+def _enough(values: Sequence[float]) -> Bounds | None:
+    """Log probabilities that came for few of the prompts stand for none: their bounds are no bounds."""
+    return bounds(values) if len(values) >= FEWEST else None
 
 
 def _noise(baseline: Answers, again: Answers | None) -> Bounds | None:

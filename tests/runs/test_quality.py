@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -105,6 +106,16 @@ def test_without_log_probabilities_only_equal_texts_are_the_same() -> None:
 
     assert compare(PROMPTS, bare("a"), bare("a")).verdict == "same"
     assert compare(PROMPTS, bare("a"), bare("b")).verdict == "cannot-tell"
+
+
+def test_log_probabilities_of_few_answers_do_not_stand_for_all() -> None:
+    whole = answers("a", 0.0, 1, PROMPTS)
+    some = dict.fromkeys([prompt.id for prompt in PROMPTS[:5]])
+    rows = {
+        id: row if id in some else replace(row, tokens=(), top=(), text=f"{row.text} or not")
+        for id, row in whole.rows.items()
+    }
+    assert compare(PROMPTS, whole, replace(whole, rows=rows)).verdict == "cannot-tell"
 
 
 def test_broken_answers() -> None:
