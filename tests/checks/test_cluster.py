@@ -19,12 +19,11 @@ from infer_doctor.checks.cluster_model import model_differs
 from infer_doctor.checks.cluster_network import (
     address_shared,
     interface_missing,
-    master_differs,
     name_loopback,
     subnet_differs,
-    variable_differs,
 )
 from infer_doctor.checks.cluster_ray import node_silent, ray_gpus_differ, ray_placement
+from infer_doctor.checks.cluster_variables import master_differs, variable_differs
 from infer_doctor.checks.cluster_versions import (
     driver_differs,
     engine_differs,
