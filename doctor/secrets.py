@@ -8,7 +8,7 @@ FORM = re.compile(
     r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{16,}|sk-(?:[a-z0-9]+-){0,2}[A-Za-z0-9_]{16,}|gh[po]_[A-Za-z0-9]{16,}"
     r"|(?:glpat|nvapi)-[A-Za-z0-9_-]{16,}|xox[abp]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16})"
 )
-"""Keys that show by their form what they are, as in redact.FORMS, but stricter: a name of an
+"""Keys that show by their form what they are, as in secret_tokens.MADE, but stricter: a name of an
 algorithm, such as sk-ssh-ed25519, is none."""
 
 PLACEHOLDER = re.compile(

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from infer_doctor.model import CheckResult, Evidence, Finding, Fix, Report
+from infer_doctor.render import words
 from infer_doctor.render.plain import plain
-from infer_doctor.report import rank
 from infer_doctor.units import names
 
 MARKS = {"error": "FAIL", "warning": "WARN", "info": "note"}
@@ -22,8 +22,14 @@ COPIED = ("command", "variable", "write", "packages", "end")
 CLUSTER = "cluster"
 """The subject that stands for all machines together (`examine.CLUSTER`)."""
 
+MACHINE = "host"
+"""The subject that is the one machine (`examine.Examination.of`)."""
+
+GIVEN = {"diagnose": "log", "compare": "of"}
+"""What a command is given in place of a machine, where that is no file that starts an engine."""
+
 MOST_NAMED = 10
-"""Subjects or checks of a cluster that are named one by one."""
+"""Subjects, checks of a cluster, or checks that cannot apply that are named one by one."""
 
 MOST_REASONS = 12
 """Different reasons for what could not be decided, where there are several subjects."""
@@ -48,11 +54,9 @@ def render(report: Report, width: int = 80) -> list[Line]:
         from infer_doctor.render.plan import lines as of_plan
 
         lines += [*(Line(text, style) for text, style in of_plan(report.plan, width)), Line("")]
-    findings = [f for row in report.results for f in row.findings if not f.suppressed]
-    findings.sort(key=rank)
     shown: set[str] = set()
     subjects = {row.subject for row in report.results}
-    for group in _alike(findings, together=CLUSTER in subjects):
+    for group in _alike(words.findings(report), together=CLUSTER in subjects):
         lines += [*_finding(group, shown, len(subjects) > 1, width), Line("")]
         shown.update(fix.id for finding in group for fix in finding.fixes)
     if report.measurements and "cold_start" in report.measurements:
@@ -89,7 +93,8 @@ def _head(report: Report, width: int) -> Iterator[Line]:
     """What was examined, a line for each part that is known."""
     yield Line(f"infer-doctor {report.tool.version} {report.command}", "bold")
     host = report.target.host
-    place = [str(host.get("hostname") or host["subject"]), host.get("os")]
+    where, name = _examined(report)
+    place = [name, host.get("os")]
     if host.get("kernel"):
         place.append(f"Linux {host['kernel']} {host['machine']}")
     if host.get("container"):
@@ -106,22 +111,33 @@ def _head(report: Report, width: int) -> Iterator[Line]:
     engine += [f"Python {host['python']}"] if host.get("python") else []
     engine += [f"in {host['environment']}"] if host.get("environment") else []
     launch = [" ".join(report.target.launch)] if report.target.launch else []
-    where = "file" if launch and not host.get("hostname") else "host"
-    if report.command == "diagnose" and not host.get("hostname"):
-        where = "log"
     subjects = dict.fromkeys(row.subject for row in report.results)
     more = [name for name in subjects if name not in (host["subject"], CLUSTER)]
     if len(more) > MOST_NAMED:
         more = [names(more)]
-    for name, words in (
+    for name, parts in (
         (where, place),
         ("gpu", gpu),
         ("engine", engine),
         ("launch", launch),
         ("and", more),
     ):
-        if words:
-            yield from _mark(f"  {name}", ", ".join(word for word in words if word), width, 10)
+        yield from _mark(f"  {name}", ", ".join(part for part in parts if part), width, 10)
+
+
+def _examined(report: Report) -> tuple[str, str]:
+    """What was examined: a machine, or what was given in its place."""
+    host = report.target.host
+    name = str(host.get("hostname") or host["subject"])
+    if host.get("hostname"):
+        return "host", name
+    if name == MACHINE:  # no check asked for its name
+        return "host", ""
+    if "://" in name:
+        return "server", name
+    if name.startswith(("container ", "image ")):
+        return "docker", name
+    return GIVEN.get(report.command, "file"), name
 
 
 def _finding(
@@ -154,7 +170,7 @@ def _where(group: Sequence[Finding]) -> str:
 
 
 def _evidence(evidence: Evidence, width: int) -> Iterator[Line]:
-    place = evidence.source if evidence.line is None else f"{evidence.source}:{evidence.line}"
+    place = words.place(evidence)
     excerpt = " ".join(evidence.excerpt.split())
     if len(excerpt) > EXCERPT_WIDTH:
         excerpt = excerpt[: EXCERPT_WIDTH - 4] + " ..."
@@ -164,10 +180,7 @@ def _evidence(evidence: Evidence, width: int) -> Iterator[Line]:
 
 
 def _fix(fix: Fix, width: int) -> Iterator[Line]:
-    notes: list[str] = [] if fix.safety == "safe" else [fix.safety]
-    notes += ["restarts the engine"] if fix.restarts else []
-    title = fix.title + (f" ({', '.join(notes)})" if notes else "")
-    yield from _mark("  fix", title, width)
+    yield from _mark("  fix", words.title(fix), width)
     if fix.why:
         yield from _wrap(fix.why, " " * 8, width)
     for action in fix.actions:
@@ -191,28 +204,24 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     yield Line(f"ok    {_checks(counts.passed)} passed{on}", "green")
     if counts.not_applicable:
         yield from _inapplicable(report, width)
-    for finding in (f for row in report.results for f in row.findings if f.suppressed):
+    for finding in words.suppressed(report):
         text = f"suppressed: {finding.check}: {finding.message} ({finding.suppressed})"
         yield from _hanging("..", text, width)
     yield from _undecided("??", "blocked", "could not be decided", report, width)
     yield from _undecided("!!", "crashed", "crashed (a fault of infer-doctor)", report, width)
     yield Line("")
     decided = counts.passed + counts.failed
-    if counts.blocked > decided and not counts.failed:
+    if counts.blocked and not decided:
+        yield Line("No check could be decided")
+    elif counts.blocked > decided and not counts.failed:
         yield Line(
             f"Nothing wrong in what could be read: {_checks(decided)} of {len(report.results)}"
         )
-    total = (
-        f"{report.verdict}: {counts.error} {_plural('error', counts.error)}, "
-        f"{counts.warning} {_plural('warning', counts.warning)}, "
-        f"{counts.info} {_plural('note', counts.info)}; "
-        f"{counts.passed} passed, {counts.blocked} undecided, {counts.not_applicable} n/a"
-    )
-    yield Line(total + (f", {counts.crashed} crashed" if counts.crashed else ""), "bold")
+    yield Line(words.totals(report), "bold")
 
 
 def _inapplicable(report: Report, width: int) -> Iterator[Line]:
-    """The ids of what cannot apply; many with one reason only as a number, with the reason."""
+    """The ids of what cannot apply; many only as a number, with the reason where it is one."""
     rows = [row for row in report.results if row.outcome == "not_applicable"]
     few: list[CheckResult] = []
     many: list[tuple[str, int]] = []
@@ -221,17 +230,22 @@ def _inapplicable(report: Report, width: int) -> Iterator[Line]:
             many.append((reason, len(group)))
         else:
             few += group
-    parts = [_ids(few)] if few else []
-    parts += [f"{number} because {reason}" for reason, number in many]
+    parts = [f"{number} because {reason}" for reason, number in many]
+    if len(few) <= MOST_NAMED:
+        parts = [_ids(few), *parts] if few else parts
+    elif parts:
+        parts.append(f"{len(few)} for other reasons (--format json has them)")
+    else:
+        parts.append("for different reasons (--format json has them)")
     yield from _hanging("--", f"{_checks(len(rows))} cannot apply here: {'; '.join(parts)}", width)
 
 
-def _undecided(mark: str, outcome: str, words: str, report: Report, width: int) -> Iterator[Line]:
+def _undecided(mark: str, outcome: str, what: str, report: Report, width: int) -> Iterator[Line]:
     """Rows of one outcome, those with the same reason together."""
     rows = [row for row in report.results if row.outcome == outcome]
     if not rows:
         return
-    yield Line(f"{mark:<6}{_checks(len(rows))} {words}", "yellow")
+    yield Line(f"{mark:<6}{_checks(len(rows))} {what}", "yellow")
     subjects = {row.subject for row in report.results} - {CLUSTER}
     reasons = sorted(_by_reason(rows).items(), key=lambda row: -len(row[1]))
     for reason, group in reasons[:MOST_REASONS] if len(subjects) > 1 else _by_reason(rows).items():
@@ -271,8 +285,4 @@ def _wrap(text: str, indent: str, width: int) -> Iterator[Line]:
 
 
 def _checks(number: int) -> str:
-    return f"{number:,} {_plural('check', number)}"
-
-
-def _plural(word: str, number: int) -> str:
-    return word if number == 1 else f"{word}s"
+    return f"{number:,} check" if number == 1 else f"{number:,} checks"
