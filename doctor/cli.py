@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,6 +39,9 @@ COMMANDS = (
 )
 """Each is a module of `commands` with a click command; only the one that runs is loaded."""
 
+NO_COMMAND: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""The help as an error, since click 8.2; before it was printed with exit code 0."""
+
 ATTRIBUTES = {"list": "list_checks"}
 """Where the function may not be called like its command."""
 
@@ -56,6 +59,16 @@ class Commands(click.Group):
         command: click.Command = getattr(module, ATTRIBUTES.get(cmd_name, cmd_name))
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Names what was meant: click knows no commands that are not loaded."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
     cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -71,9 +84,12 @@ def cli() -> None:
 def _fail(message: str, code: int = USAGE) -> int:
     from infer_doctor.render.plain import plain
 
-    line = plain(" ".join(message.split()))
+    return _told(f"infer-doctor: {plain(' '.join(message.split()))}", code)
+
+
+def _told(text: str, code: int = USAGE) -> int:
     try:
-        sys.stderr.write(f"infer-doctor: {line}\n")
+        sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
     except OSError:  # nobody reads it: the code still says it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
@@ -163,6 +179,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except click.UsageError as error:
+        if isinstance(error, NO_COMMAND):
+            return _told(error.format_message())
         where = error.ctx.command_path if error.ctx else "infer-doctor"
         return _fail(f"{error.format_message()} (see `{where} --help`)")
     except click.ClickException as error:

@@ -205,6 +205,19 @@ class TestOtherUser:
         assert any("no process could be started" in reason for reason in reasons)
 
 
+def test_no_command_is_answered_with_the_help(tmp_path: Path) -> None:
+    help, alone = Run(tmp_path)("--help"), Run(tmp_path)()
+    assert help.stdout.count("\n") > 20
+    assert help.stdout in (alone.stdout, alone.stderr)  # click < 8.2 prints it as an answer
+
+
+def test_a_misspelt_command(tmp_path: Path) -> None:
+    ended = Run(tmp_path)("chekc")
+    assert ended.returncode == 2
+    assert "there is no command 'chekc'; did you mean 'check'?" in ended.stderr
+    assert "No such option" in Run(tmp_path)("--bogus").stderr
+
+
 def test_module_is_the_command(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "infer_doctor", "list"]
     found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
