@@ -267,6 +267,13 @@ def test_nothing_named_is_wrong_usage(tmp_path: Path) -> None:
     assert "name a launch after --, or a model folder" in ended.stderr
 
 
+def test_what_starts_no_engine_is_no_pass(tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_text("from openai import OpenAI\nOpenAI(timeout=5)\n")
+    ended = Run(tmp_path)("plan", "--gpu", "h200", "client.py")
+    assert ended.returncode == 2
+    assert "there is nothing to plan: client.py: starts no engine" in ended.stderr
+
+
 def test_check_carries_the_plan(tmp_path: Path) -> None:
     folder = model(tmp_path / "m", "llama-3.1-70b")
     ended = Run(tmp_path)("check", "--format", "json", *H200, "--", "vllm", "serve", str(folder))

@@ -108,8 +108,9 @@ def plan(
         ]
         results = examination.run(checks)
         planned = _plan(examination.subjects, gpus_open=gpus_open)
-    if planned is None and results and all(row.outcome == "not_applicable" for row in results):
-        raise click.ClickException(f"there is nothing to plan: {results[0].reason}")
+    if planned is None and all(row.outcome == "not_applicable" for row in results):
+        why = results[0].reason if results else f"{', '.join(targets)}: starts no engine"
+        raise click.ClickException(f"there is nothing to plan: {why}")
     from infer_doctor.report import build
 
     report = build(
