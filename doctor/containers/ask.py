@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
+
+SOCKET = "/var/run/docker.sock"
 
 LOG_LINES = 400
 """Of the end of a container's log: an engine writes some 300 lines before it is ready."""
@@ -26,7 +29,7 @@ class Daemon:
             self._client = docker.from_env(timeout=timeout_s)
             self.info: dict[str, Any] = self._client.info()
         except (self._errors.DockerException, OSError) as error:
-            raise NoAnswer(f"the Docker daemon does not answer: {_line(error)}") from None
+            raise NoAnswer(f"the Docker daemon does not answer: {_cause(error)}") from None
 
     @property
     def local(self) -> bool:
@@ -60,5 +63,15 @@ class Daemon:
             raise NoAnswer(f"{kind} {name}: {_line(error)}") from None
 
 
-def _line(error: Exception) -> str:
+def _cause(error: BaseException) -> str:
+    """What the operating system said below the errors of three libraries, else the error itself."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError) and below.strerror:
+            return f"{os.environ.get('DOCKER_HOST') or SOCKET}: {below.strerror}"
+        below = below.__cause__ or below.__context__
+    return _line(error)
+
+
+def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]

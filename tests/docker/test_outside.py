@@ -193,4 +193,5 @@ def test_no_daemon(tmp_path: Path) -> None:
     run = Run(tmp_path, {"DOCKER_HOST": f"unix://{tmp_path}/none"})
     done = run("check", "--container", "x")
     assert done.returncode == 2
-    assert "the Docker daemon does not answer" in done.stderr
+    words = f"does not answer: unix://{tmp_path}/none: No such file or directory"
+    assert f"infer-doctor: the Docker daemon {words}\n" == done.stderr
