@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
+import textwrap
 from collections.abc import Sequence
 
 from infer_doctor.fixing.drafts import Drafts
@@ -22,6 +23,9 @@ from infer_doctor.model import (
     SetVariable,
     WriteFile,
 )
+
+TEXT_WIDTH = 74
+"""Columns of a step in words: 80 without the indentation of `show.body`. Commands are never broken."""
 
 
 def preview(actions: Sequence[AnyAction], drafts: Drafts) -> list[str]:
@@ -99,7 +103,9 @@ def _of(action: AnyAction) -> list[str]:
         case Action(kind="command"):
             return [f"$ {action.text}"]
         case _:
-            return [action.text]
+            return textwrap.wrap(
+                action.text, TEXT_WIDTH, break_long_words=False, break_on_hyphens=False
+            )
 
 
 def command_of(line: str, variables: Sequence[SetVariable]) -> str:

@@ -68,6 +68,15 @@ def test_the_plan_writes_nothing(run: Run) -> None:
     assert files(run.home) == before
 
 
+def test_steps_in_words_end_at_80_columns(run: Run) -> None:
+    """Commands are not broken, so that they can be copied."""
+    (run.home / "serve.sh").write_text("vllm serve meta-llama/Llama-3.1-8B\n")
+    words = ("fix", "serve.sh", "--select", "launch-hub-token-missing")
+    shown = run(*words).stdout
+    assert "      licence: https://huggingface.co/meta-llama/Llama-3.1-8B, tokens:\n" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_apply_history_undo(run: Run) -> None:
     (run.home / "start.sh").chmod(0o750)
     done = run("fix", "start.sh", *SELECT, "--apply", "--yes")
