@@ -31,6 +31,9 @@ ENDING_S = 45.0
 """GRACE_S and DEATH_S of the guard, and time to tell."""
 
 GPU_EVERY_S = 2.0
+GPU_ANSWER_S = 10.0
+"""nvidia-smi takes a second or two without persistence mode; one that takes longer hangs."""
+
 SUBREAPER = 36
 
 
@@ -197,11 +200,23 @@ def gpu_used() -> dict[int, int]:
         return {}
     command = [program, "--query-gpu=index,memory.used", "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+    except OSError:
+        return {}
+    try:
+        said, _ = child.communicate(timeout=GPU_ANSWER_S)
+    except subprocess.TimeoutExpired:
+        # not subprocess.run: it waits for what it has killed, and what hangs in the driver does not die
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(1)
+        if child.stdout is not None:
+            child.stdout.close()
         return {}
     found = {}
-    for line in said.stdout.splitlines():
+    for line in said.splitlines():
         index, _, used = line.partition(",")
         if index.strip().isdigit() and used.strip().isdigit():
             found[int(index)] = int(used) << 20

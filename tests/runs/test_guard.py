@@ -13,6 +13,7 @@ from pathlib import Path
 import engine_tree
 import pytest
 
+from infer_doctor.runs import child
 from infer_doctor.runs.child import Child, Limits
 
 DOCTOR = """
@@ -133,3 +134,20 @@ def test_what_cannot_be_started_is_said(tmp_path: Path) -> None:
     with Child(["/nowhere/engine"], {}, "/", str(tmp_path / "log"), Limits()) as child:
         assert not child.alive(HANG_S)
         assert child.refused == "No such file or directory: /nowhere/engine"
+
+
+def test_an_nvidia_smi_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho '0, 100'\necho '1, [N/A]'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert child.gpu_used() == {0: 100 << 20}
+    note = tmp_path / "pid"
+    program.write_text(
+        f"#!/bin/sh\necho $$ > {note}\necho '0, 100'\nexec sleep {HANG_S * 10:.0f}\n"
+    )
+    monkeypatch.setattr(child, "GPU_ANSWER_S", 5.0)
+    assert child.gpu_used() == {}
+    assert not lives(int(note.read_text()))
