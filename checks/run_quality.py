@@ -45,8 +45,9 @@ def quality_degraded(quality: Quality) -> Iterator[Finding]:
     a mean KL divergence of the top tokens above 0.03 nats (a bound of ours, of the order of 4-bit weights) and above
     three times that of the baseline asked twice; the baseline's own text more than 3 % less likely a
     token; more answers that are empty, loops, exclamation marks, in another language or no JSON (sign
-    test, 1 %). The bounds come from resampling prompts. When they straddle a limit, or fewer than 20
-    prompts were answered by both, it is not decided.
+    test, 1 %). The bounds come from resampling prompts. When they straddle a limit, when noise of the
+    baseline hides what is above 0.03 nats, or when fewer than 20 prompts were answered by both, or with
+    log probabilities, it is not decided (equal texts are the same without them).
 
     ## Fix safety
     Manual: the launch has to be changed.

@@ -155,7 +155,7 @@ def compare(
         candidate=candidate.name,
         prompts=len(prompts),
         compared=len(good),
-        verdict=_verdict(len(good), reasons, divergences, perplexity, noise, pairs),
+        verdict=_verdict(len(good), reasons, divergences, perplexity, pairs),
         reasons=tuple(reasons),
         agreement=bounds([row.agreement for row in pairs]),
         first_difference=sorted(first)[len(first) // 2] if first else None,
@@ -234,7 +234,6 @@ def _verdict(
     reasons: Sequence[str],
     divergences: Bounds | None,
     perplexity: Bounds | None,
-    noise: Bounds | None,
     pairs: Sequence[Pair],
 ) -> Literal["degraded", "same", "cannot-tell"]:
     if compared < FEWEST:
@@ -243,7 +242,9 @@ def _verdict(
         return "degraded"
     if divergences is None:  # no log probabilities: only equal texts prove sameness
         return "same" if all(row.first is None for row in pairs) else "cannot-tell"
-    near = divergences.high > limit(noise)
+    near = (
+        divergences.high > DIVERGENCE
+    )  # a larger limit comes of noise, which hides what is below it
     worse = perplexity is not None and perplexity.high > PERPLEXITY
     return "cannot-tell" if near or worse else "same"
 

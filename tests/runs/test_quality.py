@@ -93,6 +93,12 @@ def test_a_perturbed_model_is_told_and_the_same_is_not(seed: int) -> None:
     assert found.verdict == "degraded" and "nats" in found.reasons[0]
 
 
+def test_a_baseline_that_differs_from_itself_hides_the_candidate() -> None:
+    first, again, other = (answers("a", 0.6, seed, PROMPTS) for seed in (1, 2, 3))
+    assert compare(PROMPTS, first, other).verdict == "degraded"
+    assert compare(PROMPTS, first, other, again=again).verdict == "cannot-tell"
+
+
 def test_few_prompts_do_not_tell() -> None:
     some = PROMPTS[:8]
     found = compare(some, answers("a", 0.0, 1, some), answers("b", 2.0, 1, some))
