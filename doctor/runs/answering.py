@@ -139,11 +139,14 @@ def _of_ramp(kept: Kept) -> Answered:
     if kept.has(AS_ASKED):
         facts = _of_starts("timeout", [kept.start(AS_ASKED, "")])
     if "ramp" in kept.data:
-        values = dict(kept.data["ramp"])
-        values["steps"] = tuple(Step(**row) for row in values["steps"])
-        values["broken"] = Step(**values["broken"]) if values["broken"] else None
-        values["gaps"] = tuple(values["gaps"])
-        facts[Ramp] = Ramp(**values)
+        try:
+            values = dict(kept.data["ramp"])
+            values["steps"] = tuple(Step(**row) for row in values["steps"])
+            values["broken"] = Step(**values["broken"]) if values["broken"] else None
+            values["gaps"] = tuple(values["gaps"])
+            facts[Ramp] = Ramp(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadRun(f"{kept.folder} holds no ramp: {error}") from None
     return facts, {"ramp": kept.data.get("ramp")}
 
 

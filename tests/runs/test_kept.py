@@ -38,6 +38,10 @@ def test_what_it_does_not_hold_is_said(tmp_path: Path) -> None:
     (less / "run.json").write_text(json.dumps(whole))
     cut = run("reproduce", "oom", "--replay", str(less))
     assert cut.returncode == 2
+    whole |= {"question": "timeout", "starts": [], "data": {"ramp": {"steps": [{}]}}}
+    (less / "run.json").write_text(json.dumps(whole))
+    ramp = run("reproduce", "timeout", "--replay", str(less))
+    assert ramp.returncode == 2 and "holds no ramp" in ramp.stderr
     assert "--max-model-len 1048448 was not started in this run" in cut.stderr
     (less / "run.json").write_text('{"form": 1}')
     broken = run("reproduce", "oom", "--replay", str(less))
