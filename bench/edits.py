@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from infer_doctor.fixing.edits import nodes
+from infer_doctor.fixing.edits import nodes, tree
 from infer_doctor.fixing.edits.common import CannotEdit
 
 MOST = 200
@@ -26,7 +26,7 @@ def files(folder: Path) -> list[tuple[Path, str]]:
     for path in sorted((*folder.rglob("*.yaml"), *folder.rglob("*.yml"))):
         try:
             text = path.read_text()
-            nodes.loaded(text)
+            tree.loaded(text)
         except (OSError, UnicodeDecodeError, CannotEdit):
             continue
         if "#" in text and len(found) < MOST:
@@ -36,15 +36,15 @@ def files(folder: Path) -> list[tuple[Path, str]]:
 
 def changes(text: str) -> Iterator[tuple[str, str | None]]:
     """What was done, and the text after it; None where the editor refused."""
-    roots = nodes.parsed(text)
+    roots = tree.parsed(text)
     counts: dict[str, int] = {}
-    for at in nodes.walk(roots):
+    for at in tree.walk(roots):
         tries: list[tuple[str, tuple[str | int, ...], str, str | None]] = []
-        if nodes.is_scalar(at.node) and at.path:
+        if tree.is_scalar(at.node) and at.path:
             tries.append(("set", (), "set", json.dumps("changed")))
-        if nodes.is_mapping(at.node):
+        if tree.is_mapping(at.node):
             tries.append(("add", ("infer-doctor-new",), "set", json.dumps({"a": [1, "b"]})))
-        if nodes.is_sequence(at.node):
+        if tree.is_sequence(at.node):
             tries.append(("append", (), "append", json.dumps("infer-doctor-new")))
         if at.key is not None:
             tries.append(("remove", (), "remove", None))

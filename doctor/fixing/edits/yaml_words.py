@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infer_doctor.fixing.edits import nodes, shell
+from infer_doctor.fixing.edits import layout, nodes, shell, tree
 from infer_doctor.fixing.edits.common import (
     CannotEdit,
     Plan,
@@ -17,7 +17,7 @@ from infer_doctor.fixing.edits.common import (
     plan,
     replaced,
 )
-from infer_doctor.fixing.edits.nodes import At
+from infer_doctor.fixing.edits.tree import At
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Edit
 
@@ -33,11 +33,11 @@ class Words:
 
 def edited(edit: Edit, text: str) -> str:
     """The text after a change of an option or a variable."""
-    roots = nodes.parsed(text)
+    roots = tree.parsed(text)
     if edit.what == "variable":
         return _variable(edit, text, roots)
     found = _meant(edit, list(_words(text, roots)))
-    if nodes.shared(roots, found.at.node):
+    if tree.shared(roots, found.at.node):
         raise CannotEdit("the command is shared through a YAML anchor")
     wanted = plan(edit, found.tokens)
     if found.string:
@@ -47,7 +47,7 @@ def edited(edit: Edit, text: str) -> str:
     expected = wanted.of([token.text for token in found.tokens])
     again = [
         [token.text for token in row.tokens]
-        for row in _words(new, nodes.parsed(new))
+        for row in _words(new, tree.parsed(new))
         if row.at.path == found.at.path
     ]
     if expected not in again:
@@ -56,26 +56,26 @@ def edited(edit: Edit, text: str) -> str:
 
 
 def _words(text: str, roots: Sequence[Any]) -> Iterator[Words]:
-    for at in nodes.walk(roots):
-        if nodes.is_sequence(at.node) and all(map(nodes.is_scalar, at.node.value)):
+    for at in tree.walk(roots):
+        if tree.is_sequence(at.node) and all(map(tree.is_scalar, at.node.value)):
             tokens = [
                 Token(
                     text=str(item.value),
-                    start=nodes.start(item),
-                    end=nodes.end(text, item),
-                    line=nodes.line(item),
+                    start=tree.start(item),
+                    end=tree.end(text, item),
+                    line=tree.line(item),
                 )
                 for item in at.node.value
             ]
             yield Words(at=at, tokens=tuple(tokens), string=False)
-        elif nodes.is_scalar(at.node) and len(str(at.node.value).split()) > 1:
+        elif tree.is_scalar(at.node) and len(str(at.node.value).split()) > 1:
             yield from _string(text, at)
 
 
 def _string(text: str, at: At) -> Iterator[Words]:
     """The commands in a scalar, in its raw text."""
     node = at.node
-    begin, stop = nodes.start(node), nodes.end(text, node)
+    begin, stop = tree.start(node), tree.end(text, node)
     if node.style in ("|", ">"):
         begin = line_end(text, begin)
     elif node.style in ("'", '"'):
@@ -118,15 +118,15 @@ def _items(text: str, found: Words, wanted: Plan) -> str:
         style = last.style if last.style in ("'", '"') else None
         place = found.tokens[wanted.after].end
         if flow:
-            opened = text[line_start(text, nodes.start(last)) : nodes.start(last)]
-            own = not opened.strip() and nodes.line(last) > nodes.line(found.at.node)
+            opened = text[line_start(text, tree.start(last)) : tree.start(last)]
+            own = not opened.strip() and tree.line(last) > tree.line(found.at.node)
             gap = f",\n{opened}" if own else ", "
             changes.append((place, place, "".join(gap + word_of(w, style) for w in wanted.added)))
         else:
-            begin = line_start(text, nodes.start(last))
-            lead = text[begin : nodes.start(last)]
+            begin = line_start(text, tree.start(last))
+            lead = text[begin : tree.start(last)]
             if lead.strip() != "-":
-                lead = " " * nodes.column(found.at.node) + "- "
+                lead = " " * tree.column(found.at.node) + "- "
             place = line_end(text, place)
             ended = text[:place].endswith("\n")
             lines = "".join(f"{lead}{word_of(word, style)}\n" for word in wanted.added)
@@ -146,32 +146,32 @@ def _without(text: str, found: Words, removed: Sequence[int]) -> Iterator[tuple[
     elif last + 1 < len(tokens):
         yield tokens[first].start, tokens[last + 1].start, ""
     else:
-        yield nodes.tail(text, tokens[first - 1].end, tokens[first].start), tokens[last].end, ""
+        yield layout.tail(text, tokens[first - 1].end, tokens[first].start), tokens[last].end, ""
 
 
 def word_of(word: str, style: str | None) -> str:
     """A word that stays text: 8000 and true get quotes."""
     if style in ("'", '"'):
-        return nodes.scalar(word, style)
-    if word.startswith("-") and nodes.PLAIN.fullmatch(word.lstrip("-").replace("=", "_")):
+        return layout.scalar(word, style)
+    if word.startswith("-") and layout.PLAIN.fullmatch(word.lstrip("-").replace("=", "_")):
         return word if not word.lstrip("-")[:1].isdigit() else json.dumps(word)
-    return nodes.scalar(word)
+    return layout.scalar(word)
 
 
 def _variable(edit: Edit, text: str, roots: Sequence[Any]) -> str:
     """Mappings and lists of compose, name and value of Kubernetes."""
     if edit.do == "set" and edit.anchor is not None:
         return _new_variable(edit, text, roots)
-    rows = [at for at in nodes.walk(roots) if _names(at, edit.name)]
-    here = [at for at in rows if nodes.line(_head(at)) == edit.line]
+    rows = [at for at in tree.walk(roots) if _names(at, edit.name)]
+    here = [at for at in rows if tree.line(_head(at)) == edit.line]
     if not here and len(rows) != 1:
         raise CannotEdit(f"{edit.name} no longer stands in line {edit.line}")
     at = (here or rows)[-1]
     if edit.do == "remove":
         return nodes.change(text, roots, (at, ()), "remove", None)
     value = json.dumps(edit.value)
-    if nodes.is_mapping(at.node):
-        for step, key, child in nodes.children(at.node):
+    if tree.is_mapping(at.node):
+        for step, key, child in tree.children(at.node):
             if step == "value":
                 above = (*at.above, at.node)
                 inner = At(
@@ -190,12 +190,12 @@ def _head(at: At) -> Any:
 
 def _names(at: At, name: str) -> bool:
     """X: 1 of an environment, "X=1" of a list, {name: X, value: 1} of a pod."""
-    if nodes.is_scalar(at.node):
+    if tree.is_scalar(at.node):
         if at.key is not None:
             return bool(at.key.value == name)
         return str(at.node.value).partition("=")[0] == name
     return (
-        nodes.is_mapping(at.node)
+        tree.is_mapping(at.node)
         and at.key is None
         and any(key.value == "name" and value.value == name for key, value in at.node.value)
     )
@@ -215,7 +215,7 @@ def _new_variable(edit: Edit, text: str, roots: Sequence[Any]) -> str:
                 key=key,
                 document=base.document,
             )
-            for step, key, child in nodes.children(base.node)
+            for step, key, child in tree.children(base.node)
             if step == name
         ),
         None,
@@ -224,7 +224,7 @@ def _new_variable(edit: Edit, text: str, roots: Sequence[Any]) -> str:
         item = json.dumps({"name": edit.name, "value": edit.value})
         missing = () if target else (name,)
         return nodes.change(text, roots, (target or base, missing), "append", item)
-    if target is not None and nodes.is_sequence(target.node):
+    if target is not None and tree.is_sequence(target.node):
         item = json.dumps(f"{edit.name}={edit.value}")
         return nodes.change(text, roots, (target, ()), "append", item)
     steps = (edit.name,) if target else (name, edit.name)
