@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.log import Sample, Serving
 from infer_doctor.fixes.log import cure
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
+
+
+def _require_samples(serving: Serving) -> None:
+    if not serving.samples:
+        raise NotApplicable("the log holds no line of the engine's statistics")
 
 
 def _evidence(serving: Serving, row: Sample) -> Evidence:
@@ -34,6 +40,7 @@ def queue_grows(serving: Serving) -> Iterator[Finding]:
     ## Fix safety
     Manual: replicas, limits and clients are outside of the log.
     """
+    _require_samples(serving)
     first, last = serving.queue_from, serving.queue_to
     if first is None or last is None:
         return
@@ -74,6 +81,7 @@ def kv_full(serving: Serving) -> Iterator[Finding]:
     """
     row = serving.kv_full
     if row is None and serving.preemptions == 0:
+        _require_samples(serving)
         return
     count = serving.kv_full_samples
     words = [
@@ -114,6 +122,7 @@ def engine_stalled(serving: Serving) -> Iterator[Finding]:
     ## Fix safety
     Manual: the rank that hangs has to be found.
     """
+    _require_samples(serving)
     row = serving.stalled
     if row is None:
         return

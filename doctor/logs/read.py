@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
 from infer_doctor.logs import choose, cold
@@ -191,6 +192,7 @@ def _facts(
             "send the log from before the first of them"
         )
     state = _state(start, cause, unexplained)
+    foreign = () if own else (FOREIGN,)
     if not own:
         unexplained = FOREIGN
     elif state == "incomplete":
@@ -218,12 +220,12 @@ def _facts(
             ),
             unexplained=unexplained,
             values=dict(start.values),
-            gaps=tuple(gaps),
+            gaps=(*gaps, *foreign),
         )
     }
     if (came := cold.of(start)) is not None:
         facts[ColdStart] = came
-    facts[Serving] = statistics.fact(name)
+    facts[Serving] = replace(statistics.fact(name), gaps=foreign)
     return facts
 
 

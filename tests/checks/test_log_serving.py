@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from infer_doctor.checks.log_serving import engine_stalled, kv_full, queue_grows
 from infer_doctor.facts.log import Sample, Serving
@@ -40,3 +43,15 @@ def test_numbers_stand_in_the_message() -> None:
     assert message == (
         "in 12 of 60 statistics lines the KV cache is full while requests wait; 400 preemptions"
     )
+
+
+@pytest.mark.parametrize("check", [queue_grows, kv_full, engine_stalled])
+def test_a_log_without_statistics_proves_no_health(check: Any) -> None:
+    result = examine(check, Serving(source="serve.log", samples=0))
+    assert result.outcome == "not_applicable"
+
+
+@pytest.mark.parametrize("check", [queue_grows, kv_full, engine_stalled])
+def test_a_text_of_something_else_decides_nothing(check: Any) -> None:
+    result = examine(check, Serving(source="notes.log", samples=0, gaps=("no engine's line",)))
+    assert result.outcome == "blocked"
