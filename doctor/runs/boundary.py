@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import signal
 from collections.abc import Callable, Iterator, Mapping
 
 from infer_doctor.facts.run import Boundary, Start, Starts
@@ -130,7 +131,7 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
     first = seen[0].start
     if first.ready:
         return seen, None
-    if first.category not in MEMORY and first.ended != "memory" and first.signal != 9:
+    if not _of_memory(first):
         return seen, None
     if asked.own_cache and first.category == "host_ram" and asked.option is None:
         return seen, None
@@ -150,6 +151,10 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
     for change, tried, why in rows:
         one = asked.start(change, why)
         seen.append(one)
+        if not one.start.ready and not _of_memory(one.start):
+            if works is None:
+                return seen, None
+            break
         rows.send_result(one.start.ready)
         if one.start.ready:
             works = tried
@@ -174,6 +179,13 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
         smallest=scale.smallest,
         log=first.log,
     )
+
+
+def _of_memory(start: Start) -> bool:
+    """Whether lack of memory ended it. The watchdog's own SIGKILL says nothing of a boundary; an
+    engine whose log tells the cause and that then hangs does."""
+    killed = start.signal == signal.SIGKILL and start.ended == "exited"
+    return start.category in MEMORY or start.ended == "memory" or killed
 
 
 class _Steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,42 @@ def test_another_failure_has_no_boundary() -> None:
     engine = Engine("max-model-len", 1, category="weights_corrupt")
     assert search(asked(engine))[1] is None
     assert engine.labels == ["as asked"]
+
+
+class Slow(Engine):
+    """An engine of which the watchdog ends the n-th start."""
+
+    def __init__(self, ends: int) -> None:
+        super().__init__("max-model-len", 50_000)
+        self.ends = ends
+
+    def start(self, change: Change, why: str) -> Seen:
+        seen = super().start(change, why)
+        if len(self.labels) != self.ends:
+            return seen
+        cut = replace(seen.start, ready=False, ended="wall", signal=9, category=None)
+        return replace(seen, start=cut)
+
+
+def test_a_start_that_the_watchdog_ended_has_no_boundary() -> None:
+    # Seen on an H200: a start ended at --wall while it compiled was taken for one killed for memory.
+    engine = Slow(ends=1)
+    seen, found = search(asked(engine))
+    assert found is None and len(seen) == 1
+
+
+def test_the_watchdog_ends_the_search_with_what_is_known() -> None:
+    engine = Slow(ends=2)
+    seen, found = search(asked(engine))
+    assert found is None and len(seen) == 2  # what failed for memory is told by its own log
+    for ends in (3, 4):
+        engine = Slow(ends=ends)
+        seen, found = search(asked(engine))
+        assert len(seen) == ends and engine.labels[-1] == seen[-1].start.label
+        worked = [
+            float(one.split()[1]) for one in engine.labels[1:-1] if float(one.split()[1]) <= 50_000
+        ]
+        assert (found.works if found else None) == (max(worked) if worked else None)
 
 
 def test_what_the_engine_says_is_tried_first(tmp_path: Path) -> None:
