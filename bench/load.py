@@ -9,6 +9,7 @@ core. With an engine, our first-token times stand beside those of `vllm bench se
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -16,19 +17,30 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "rigs"))
 
+from served_engine import KEY, MODEL, Served, served, serving
+
+from infer_doctor.server import metrics
 from infer_doctor.server.address import parse
 from infer_doctor.server.connect import reach
+from infer_doctor.server.key import Key
 from infer_doctor.server.load import Spec, run, summarize
+from infer_doctor.server.metrics import Scrape
 
 STREAMS = 500
 TOKENS = 50
 GAP_S = 0.2
-TURNS = 5
-REQUESTS, AT_ONCE, ANSWER = 40, 2, 32
+TURNS = 6
+LOADS = (2, 8)
+"""At once, on a server that runs two: nothing waits, or three quarters do. Where nothing waits the first
+token of a tiny model takes 7 ms, and what a client itself adds to it is a large part."""
+REQUESTS, ANSWER = 40, 32
 
 
 async def serve() -> None:
@@ -102,62 +114,159 @@ def many() -> None:
 
 
 def beside_the_rival() -> None:
+    """The same prompts by both clients on one real server, A B B A, each on the core the engine has not.
+
+    The server's own sums say whether both gave it the same load: what a client adds is the rest.
+    """
     folder = os.environ.get("INFER_DOCTOR_TEST_ENGINE")
     if not folder:
         print("vllm bench serve: left out, INFER_DOCTOR_TEST_ENGINE names no engine")
         return
-    from served_engine import KEY, MODEL, served, serving
+    cores = sorted(os.sched_getaffinity(0))
+    with serving(Path(folder).resolve()) as environment, served(environment) as server:
+        os.sched_setaffinity(0, cores[-1:])  # inherited by the rival
+        our_turn(server, LOADS[0])  # the first answers of a server are slow
+        for at_once in LOADS:
+            by_turns(server, at_once)
+        os.sched_setaffinity(0, cores)
 
-    from infer_doctor.server.key import Key
 
-    plain = Path(folder).resolve()
-    with serving(plain) as environment, served(environment) as server:
-        ours, theirs = [], []
-        engine = Path(f"/proc/{server.api}/cmdline").read_bytes().split(b"\0")[0].decode()
-        model = Path(f"/proc/{server.api}/cmdline").read_bytes().split(b"\0")[4].decode()
-        for _ in range(TURNS):
-            theirs.append(rival(engine, model, server.port, KEY, MODEL))
-            spec = Spec(
-                model=MODEL,
-                requests=REQUESTS,
-                concurrency=AT_ONCE,
-                tokens=ANSWER,
-                chat=False,
-                exact=True,
-                key=Key(value=KEY, source="rig", eager=True),
-            )
-            outcomes = asyncio.run(ask(server.url, spec))
-            level = summarize(outcomes, AT_ONCE)
-            exact = sum(row.tokens == ANSWER for row in outcomes)
-            ours.append(level.ttft.mean)
-            print(
-                f"turn: ours TTFT {level.ttft.mean:.1f} ms ({exact} of {REQUESTS} exact), "
-                f"vllm bench serve {theirs[-1]:.1f} ms"
-            )
-    mean_ours, mean_theirs = statistics.median(ours), statistics.median(theirs)
+def by_turns(server: Served, at_once: int) -> None:
+    """Both at one load, and how they compare."""
+    ours: list[Turn] = []
+    theirs: list[Turn] = []
+    both = ((our_turn, ours, "ours"), (their_turn, theirs, "vllm bench serve"))
+    for number in range(TURNS):
+        for take, kept, name in both if number % 2 == 0 else both[::-1]:
+            kept.append(take(server, at_once))
+            print(f"  {at_once} at once, turn {number + 1}: {name:<17}{kept[-1]}", flush=True)
+    print(f"{at_once} at once, {REQUESTS} requests, {TURNS} turns:")
+    tell("first token", "first", ours, theirs, "within 10 %")
+    tell("the same by the server's sums", "server_first", ours, theirs, "one load for both")
+    tell(
+        "the same over the server's sums",
+        "share",
+        ours,
+        theirs,
+        "within 10 %, also on a busy machine",
+    )
+    tell("what the client adds", "added", ours, theirs, "not more than the rival")
+    tell("per token", "token", ours, theirs, "-")
+    own = statistics.median(100 * (row.token / row.server_token - 1) for row in ours)
+    print(f"  ours per token against the server's sum/count: {own:+.1f} %, to reach: within 5 %")
     print(
-        f"median of the mean TTFT {mean_ours:.1f} ms, vllm bench serve {mean_theirs:.1f} ms "
-        f"({100 * (mean_ours / mean_theirs - 1):+.1f} %), to reach: within 10 %"
+        f"  exact token counts: {sum(row.exact for row in ours)} of {REQUESTS * TURNS}", flush=True
     )
 
 
-def rival(engine: str, model: str, port: int, key: str, name: str) -> float:
-    """Mean TTFT in ms of vLLM's own benchmark; prompts of as many tokens as ours."""
-    command = [engine, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--model", name]
-    command += ["--tokenizer", model, "--port", str(port), "--host", "127.0.0.1"]
-    command += ["--dataset-name", "random", "--random-input-len", "40"]
-    command += ["--random-output-len", str(ANSWER), "--num-prompts", str(REQUESTS), "--ignore-eos"]
-    command += ["--max-concurrency", str(AT_ONCE), "--num-warmups", "2"]
-    said = subprocess.run(
-        command,
-        env={**os.environ, "OPENAI_API_KEY": key, "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
+@dataclass
+class Turn:
+    """Means of one turn in ms, of the client and of the server."""
+
+    first: float
+    server_first: float
+    token: float
+    server_token: float
+    exact: int = REQUESTS
+
+    @property
+    def added(self) -> float:
+        """What the way to the client and the client itself add to the server's own first token."""
+        return self.first - self.server_first
+
+    @property
+    def share(self) -> float:
+        """The client's first token as a multiple of the server's: what the machine does else cancels."""
+        return self.first / self.server_first
+
+    def __str__(self) -> str:
+        return (
+            f"first token {self.first:6.2f} ms (server {self.server_first:6.2f}), "
+            f"per token {self.token:5.2f} ms (server {self.server_token:5.2f})"
+        )
+
+
+def tell(what: str, name: str, ours: list[Turn], theirs: list[Turn], goal: str) -> None:
+    """The median of the turns' ratios: neighbours in time share what else the machine does."""
+    pairs = [(getattr(a, name), getattr(b, name)) for a, b in zip(ours, theirs, strict=True)]
+    ratio = statistics.median(a / b for a, b in pairs)
+    unit = "" if name == "share" else " ms"
+    mine, rival = (statistics.median(column) for column in zip(*pairs, strict=True))
+    print(
+        f"  {what}: {mine:.2f}{unit}, vllm bench serve {rival:.2f}{unit}, median of the ratios "
+        f"{100 * (ratio - 1):+.1f} %, to reach: {goal}"
     )
-    found = re.search(r"Mean TTFT \(ms\):\s+([\d.]+)", said.stdout)
-    if found is None:
+
+
+def spec_for(at_once: int) -> Spec:
+    """What both send."""
+    return Spec(
+        model=MODEL,
+        requests=REQUESTS,
+        concurrency=at_once,
+        tokens=ANSWER,
+        chat=False,
+        exact=True,
+        timeout_s=600,
+        key=Key(value=KEY, source="rig", eager=True),
+    )
+
+
+def our_turn(server: Served, at_once: int) -> Turn:
+    """Our client."""
+    with sums(server) as own:
+        outcomes = asyncio.run(ask(server.url, spec_for(at_once)))
+    level = summarize(outcomes, at_once)
+    exact = sum(row.tokens == ANSWER for row in outcomes)
+    return Turn(level.ttft.mean, own["first"], level.mean_token_ms, own["token"], exact)
+
+
+def their_turn(server: Served, at_once: int) -> Turn:
+    """vLLM's own benchmark with our prompts, in the form of the ShareGPT data set."""
+    words = Path(f"/proc/{server.api}/cmdline").read_bytes().decode().split("\0")
+    engine, model = words[0], words[words.index("serve") + 1]
+    bodies = [spec_for(at_once).body(number) for number in range(REQUESTS)]
+    rows = [{"conversations": [{"value": row["prompt"]}, {"value": ""}]} for row in bodies]
+    data = Path(model).with_name("prompts.json")
+    data.write_text(json.dumps(rows))
+    command = [engine, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--model", MODEL]
+    command += ["--tokenizer", model, "--port", str(server.port), "--host", "127.0.0.1"]
+    command += ["--dataset-name", "sharegpt", "--dataset-path", str(data), "--disable-shuffle"]
+    command += ["--sharegpt-output-len", str(ANSWER), "--num-prompts", str(REQUESTS)]
+    command += ["--ignore-eos", "--max-concurrency", str(at_once), "--disable-tqdm"]
+    with sums(server) as own:
+        said = subprocess.run(
+            command,
+            env={**os.environ, "OPENAI_API_KEY": KEY, "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+        )
+    found = [
+        re.search(rf"Mean {name} \(ms\):\s+([\d.]+)", said.stdout) for name in ("TTFT", "TPOT")
+    ]
+    if None in found:
         raise SystemExit(said.stdout[-500:] + said.stderr[-1500:])
-    return float(found[1])
+    return Turn(float(found[0][1]), own["first"], float(found[1][1]), own["token"])
+
+
+@contextlib.contextmanager
+def sums(server: Served) -> Iterator[dict[str, float]]:
+    """What the server's histograms gained while the block ran: sum over count, in ms."""
+    means: dict[str, float] = {}
+    before = scrape(server)
+    yield means
+    after = scrape(server)
+    for name, histogram in (("first", "ttft"), ("token", "itl")):
+        gained = after.histograms[histogram].minus(before.histograms[histogram])
+        if name == "first" and gained.count != REQUESTS:
+            raise SystemExit(f"the server counts {gained.count:.0f} requests, not {REQUESTS}")
+        means[name] = 1000 * gained.total / gained.count
+
+
+def scrape(server: Served) -> Scrape:
+    """/metrics now."""
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=60) as answer:
+        return metrics.read(answer.read().decode())
 
 
 if __name__ == "__main__":

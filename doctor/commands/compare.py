@@ -49,8 +49,8 @@ def compare(left: str, right: str, **options: Any) -> None:
     from infer_doctor.report import build
     from infer_doctor.runs import answers, comparing
     from infer_doctor.runs.child import Limits
+    from infer_doctor.runs.endpoint import NoServer
     from infer_doctor.runs.prompts import BadPrompts, built_in, of_file
-    from infer_doctor.runs.ramp import NoServer
     from infer_doctor.runs.session import logs_in
     from infer_doctor.runs.words import NoRun
 

@@ -117,9 +117,9 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
     from infer_doctor.examine import Examination, NoTarget
     from infer_doctor.runs.answers import BadAnswers
     from infer_doctor.runs.child import Limits
+    from infer_doctor.runs.endpoint import NoServer
     from infer_doctor.runs.keep import BadRun, Keeper, Kept
     from infer_doctor.runs.prompts import BadPrompts
-    from infer_doctor.runs.ramp import NoServer
     from infer_doctor.runs.session import logs_in, prepare, refuse_when_busy
     from infer_doctor.runs.words import NoRun
 

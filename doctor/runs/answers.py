@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from infer_doctor.frozen import frozen
 from infer_doctor.redact import mask_line
+from infer_doctor.runs.endpoint import (
+    NO_SUCH_API,
+    WRONG_BODY,
+    Endpoint,
+    NoServer,
+    open_endpoint,
+)
 from infer_doctor.runs.prompts import Prompt
-from infer_doctor.runs.ramp import CONNECT_S, NoServer, model_of
-from infer_doctor.server.address import BadAddress, parse
-from infer_doctor.server.connect import Route, reach
-from infer_doctor.server.key import BadKey, Key, find
-from infer_doctor.server.message import request
 from infer_doctor.server.sse import error_text
 
 TOP = 5
@@ -26,9 +26,6 @@ TOP = 5
 
 OF_VLLM = ("return_token_ids", "return_tokens_as_token_ids")
 """Since 0.10.2 and 0.5: bytes that are no whole character all look alike as text."""
-
-NO_CHAT = (400, 404, 405, 501)
-"""Answers of a server, or of a model, that has no chat."""
 
 AT_ONCE = 8
 ANSWER_S = 300.0
@@ -92,18 +89,10 @@ async def _ask(
     score: Answers | None,
     progress: Progress | None,
 ) -> Answers:
-    try:
-        address = parse(url)
-        key = find(address, None, os.environ)
-    except (BadAddress, BadKey) as error:
-        raise NoServer(str(error)) from None
-    found, route = await reach(address, os.environ, time.monotonic() + CONNECT_S)
-    if route is None:
-        said = next((row.error for row in found.tried if row.error), found.name_error)
-        raise NoServer(f"{address.url} does not answer: {said}")
-    model = model or await model_of(route, key)
-    asker = _Asker(route, key, model, tokens)
+    endpoint = await open_endpoint(url, model)
+    asker = _Asker(endpoint, tokens)
     chat = await asker.has_chat()
+    where = endpoint.route.address.url
     rows: dict[str, Answer] = {}
     waiting = iter(prompts)
 
@@ -119,31 +108,22 @@ async def _ask(
     await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
     if all(row.error for row in rows.values()):
         first = next(iter(rows.values()))
-        raise NoServer(f"{address.url} answered none of {len(rows)} prompts: {first.error}")
-    return Answers(name=name or address.url, model=model, rows=rows)
+        raise NoServer(f"{where} answered none of {len(rows)} prompts: {first.error}")
+    return Answers(name=name or where, model=endpoint.model, rows=rows)
 
 
 class _Asker:
     """Requests to one endpoint."""
 
-    def __init__(self, route: Route, key: Key | None, model: str, tokens: int) -> None:
-        self._route = route
-        self._headers = {"Accept": "application/json", **(key.headers if key is not None else {})}
-        self._model = model
+    def __init__(self, endpoint: Endpoint, tokens: int) -> None:
+        self._endpoint = endpoint
         self._tokens = tokens
         self._ids = True
         """Whether the endpoint takes the words of vLLM."""
 
     async def _post(self, path: str, body: dict[str, Any]) -> tuple[int | None, Any, str]:
-        data = json.dumps({"model": self._model, **body}).encode()
-        wire = request(
-            "POST",
-            self._route.address.api + path,
-            self._route.address.authority,
-            body=data,
-            headers=self._headers,
-        )
-        answer = await self._route.ask(wire, time.monotonic() + ANSWER_S)
+        whole = {"model": self._endpoint.model, **body}
+        answer = await self._endpoint.post(path, whole, ANSWER_S)
         try:
             found = json.loads(answer.body) if answer.body else None
         except ValueError:
@@ -156,7 +136,7 @@ class _Asker:
         way is not asked in another way, or the two sides would answer different prompts."""
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         status, _, _ = await self._post("/chat/completions", body)
-        return status not in NO_CHAT
+        return status not in (*NO_SUCH_API, *WRONG_BODY)
 
     async def answer(self, prompt: Prompt, *, chat: bool) -> Answer:
         """One prompt, greedily."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infer_doctor.facts.run import Ramp, Step
+from infer_doctor.runs.endpoint import CONNECT_S, Endpoint, open_endpoint, way
 from infer_doctor.server import load, metrics
-from infer_doctor.server.address import BadAddress, parse
-from infer_doctor.server.connect import Route, reach
 from infer_doctor.server.http import BODY_LIMIT
-from infer_doctor.server.key import BadKey, Key, find
-from infer_doctor.server.message import request
 from infer_doctor.server.metrics import Scrape
 
 LIMIT_S = 30.0
@@ -37,14 +33,8 @@ STALL_S = 2.0
 BLOCKED_S = 1.0
 """An answer of /health: it takes a millisecond of the event loop, so a longer one waited for it."""
 
-CONNECT_S = 10.0
-
 Progress = Callable[[int, int, int], None]
 """Concurrency, answers so far, requests of the step."""
-
-
-class NoServer(Exception):
-    """The server does not answer; the text says how."""
 
 
 @dataclass
@@ -96,25 +86,28 @@ def measure(url: str, wanted: Wanted, progress: Progress | None = None) -> Ramp:
 
 
 async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
-    try:
-        address = parse(url)
-        key = find(address, None, os.environ)
-    except (BadAddress, BadKey) as error:
-        raise NoServer(str(error)) from None
-    found, route = await reach(address, os.environ, time.monotonic() + CONNECT_S)
-    if route is None:
-        said = next((row.error for row in found.tried if row.error), found.name_error)
-        raise NoServer(f"{address.url} does not answer: {said}")
-    model = wanted.model or await model_of(route, key)
+    endpoint = await open_endpoint(url, wanted.model)
+    chat, exact = await way(endpoint, wanted.limit_s * GIVE_UP)
+    spec = load.Spec(
+        model=endpoint.model,
+        requests=0,
+        concurrency=0,
+        api=endpoint.route.address.api,
+        tokens=wanted.tokens,
+        chat=chat,
+        exact=exact,
+        timeout_s=wanted.limit_s * GIVE_UP,
+        key=endpoint.key,
+    )
     steps: list[Step] = []
     gaps: list[str] = []
     at_once = 1
     while at_once <= wanted.most:
-        steps.append(await _step(route, key, model, at_once, wanted, progress))
+        steps.append(await _step(endpoint, spec, at_once, wanted, progress))
         if steps[-1].late or steps[-1].failed:
             if at_once == 1 or steps[-1].concurrency - steps[-2].concurrency <= 1:
                 break
-            steps += await _between(route, key, model, steps, wanted, progress)
+            steps += await _between(endpoint, spec, steps, wanted, progress)
             break
         at_once *= 2
     steps.sort(key=lambda row: row.concurrency)
@@ -124,7 +117,7 @@ async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
     if all(row.running_most is None for row in steps):
         gaps.append("/metrics of the server gave nothing: causes cannot be told apart")
     return Ramp(
-        url=address.url,
+        url=endpoint.route.address.url,
         limit_s=wanted.limit_s,
         first_token_s=wanted.first_token_s,
         tokens=wanted.tokens,
@@ -138,40 +131,28 @@ async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
 
 
 async def _between(
-    route: Route,
-    key: Key | None,
-    model: str,
+    endpoint: Endpoint,
+    spec: load.Spec,
     steps: list[Step],
     wanted: Wanted,
     progress: Progress | None,
 ) -> list[Step]:
     """One step between the last good and the first bad one."""
     low, high = steps[-2].concurrency, steps[-1].concurrency
-    return [await _step(route, key, model, (low + high) // 2, wanted, progress)]
+    return [await _step(endpoint, spec, (low + high) // 2, wanted, progress)]
 
 
 async def _step(
-    route: Route,
-    key: Key | None,
-    model: str,
+    endpoint: Endpoint,
+    spec: load.Spec,
     at_once: int,
     wanted: Wanted,
     progress: Progress | None,
 ) -> Step:
-    spec = load.Spec(
-        model=model,
-        requests=max(PER_STEP * at_once, 2),
-        concurrency=at_once,
-        api=route.address.api,
-        tokens=wanted.tokens,
-        chat=False,
-        exact=True,
-        timeout_s=wanted.limit_s * GIVE_UP,
-        key=key,
-    )
-    before = await _scrape(route, key)
+    spec = replace(spec, requests=max(PER_STEP * at_once, 2), concurrency=at_once)
+    before = await _scrape(endpoint)
     watch = Watch()
-    watching = asyncio.create_task(_watched(route, key, watch))
+    watching = asyncio.create_task(_watched(endpoint, watch))
 
     def told(outcomes: Any) -> bool:
         if progress is not None:
@@ -179,11 +160,11 @@ async def _step(
         return False
 
     try:
-        outcomes = await load.run(route, spec, until=told)
+        outcomes = await load.run(endpoint.route, spec, until=told)
     finally:
         watch.end()
         watching.cancel()
-    after = await _scrape(route, key)
+    after = await _scrape(endpoint)
     level = load.summarize(outcomes, at_once)
     late = [row for row in outcomes if _is_late(row, wanted)]
     failed = [row for row in outcomes if row.error and row not in late]
@@ -249,43 +230,22 @@ def cause_of(broken: Step, wanted: Wanted) -> Any:
     return "slow"
 
 
-async def _watched(route: Route, key: Key | None, watch: Watch) -> None:
+async def _watched(endpoint: Endpoint, watch: Watch) -> None:
     while not watch.ended:
         began = watch.asked = time.monotonic()
-        answer = await route.ask(_get(route, "/health", key), began + CONNECT_S)
+        answer = await endpoint.route.ask(endpoint.get("/health"), began + CONNECT_S)
         watch.asked = None
         if answer.status is not None or answer.error == "timeout":
             watch.lag = max(watch.lag, time.monotonic() - began)
-        watch.see(await _scrape(route, key))
+        watch.see(await _scrape(endpoint))
         await asyncio.sleep(WATCH_S)
 
 
-async def _scrape(route: Route, key: Key | None) -> Scrape | None:
-    answer = await route.ask(_get(route, "/metrics", key), time.monotonic() + CONNECT_S)
+async def _scrape(endpoint: Endpoint) -> Scrape | None:
+    answer = await endpoint.route.ask(endpoint.get("/metrics"), time.monotonic() + CONNECT_S)
     if answer.status != 200 or answer.received > BODY_LIMIT:
         return None
     return metrics.read(answer.body.decode("utf-8", "replace"))
-
-
-def _get(route: Route, path: str, key: Key | None) -> bytes:
-    headers = dict(key.headers) if key is not None else {}
-    return request("GET", route.address.root + path, route.address.authority, headers=headers)
-
-
-async def model_of(route: Route, key: Key | None) -> str:
-    """The first model that the server offers; raises NoServer."""
-    import json
-
-    headers = dict(key.headers) if key is not None else {}
-    path = f"{route.address.api}/models"
-    answer = await route.ask(
-        request("GET", path, route.address.authority, headers=headers),
-        time.monotonic() + CONNECT_S,
-    )
-    try:
-        return str(json.loads(answer.body)["data"][0]["id"])
-    except (ValueError, KeyError, IndexError, TypeError):
-        raise NoServer(f"{path} names no model (HTTP {answer.status})") from None
 
 
 def _between_scrapes(before: Scrape | None, after: Scrape | None, name: str) -> float | None:

@@ -11,8 +11,8 @@ import sick_server
 from doctor_process import Run
 
 from infer_doctor.runs.answers import ask
+from infer_doctor.runs.endpoint import NoServer
 from infer_doctor.runs.prompts import built_in
-from infer_doctor.runs.ramp import NoServer
 
 
 def _say(connection: socket.socket, status: int, body: object) -> None:
@@ -44,7 +44,7 @@ def test_a_chat_that_fails_is_not_asked_as_a_completion() -> None:
 
     with sick_server.serve(handler) as port, pytest.raises(NoServer, match="busy"):
         ask(f"http://127.0.0.1:{port}", built_in()[:2], model="m")
-    assert set(asked) == {b"/v1/chat/completions"}
+    assert set(asked) == {b"/v1/models", b"/v1/chat/completions"}
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
