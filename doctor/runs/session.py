@@ -140,11 +140,12 @@ def _of_tiny(
         layers = max(2, math.ceil(1.5 * KV_SHARE * memory / layer))
         shape = tiny.Shape(context=KV_CONTEXT, layers=layers, heads=16, kv_heads=16)
         tiny.write(model, shape, weights=False)
-        words += ["--max-model-len", str(KV_CONTEXT)]
+        # torch.compile, a minute of a cold start on an H200, does not decide about the cache
+        words += ["--enforce-eager", "--max-model-len", str(KV_CONTEXT)]
         return (*words, "--gpu-memory-utilization", str(KV_SHARE))
     if at == "load":
         tiny.write(model, _heavy(int(1.4 * memory)), weights=False)
-        return (*words, "--max-model-len", "1024")
+        return (*words, "--enforce-eager", "--max-model-len", "1024")
     tiny.write(model, _heavy(8 * GIB), weights=False)
     return (*words, "--max-model-len", "4096", "--gpu-memory-utilization", "0.995")
 
