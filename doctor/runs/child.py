@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from infer_doctor.frozen import frozen
+from infer_doctor.runs.words import NoRun
 
 WALL_S = 1800.0
 """From the start to ready: vLLM itself gives up after 600 s (VLLM_ENGINE_READY_TIMEOUT_S), a large
@@ -224,10 +225,12 @@ def gpu_used() -> dict[int, int]:
 
 
 def available() -> int:
-    """Bytes that a new process could take: /proc/meminfo, and the limit of our control group."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        rows = dict(line.split(":", 1) for line in file)
-    found = int(rows["MemAvailable"].split()[0]) * 1024
+    """Bytes that a new process could take: the machine's, and the limit of our control group."""
+    try:
+        import psutil
+    except ModuleNotFoundError:  # the single-file build brings nothing compiled
+        raise NoRun("psutil is not here: `pip install infer-doctor` brings it") from None
+    found = int(psutil.virtual_memory().available)
     for most, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         (
