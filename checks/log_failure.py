@@ -34,7 +34,8 @@ def engine_failed(
     to anything, the one before. A line is compared with the formats of the engines' own messages
     (catalog/log_vllm.ini, log_trtllm.ini, log_common.ini, each with its source). A root beats a
     cause, a cause a symptom, among equals the first line of the start counts; wrappers and noise
-    are never named, nor what stands before the start became ready. The category of an out of memory
+    are never named, nor what stands before the start became ready, nor what a process said before
+    it went on to a later stage, nor a mere remark before an exception that is not known. The category of an out of memory
     follows from the stage. With facts of a machine beside the log, the process that holds a GPU's
     memory and the CUDA that its driver serves join the evidence. Certain: the engine's own message;
     likely: a message that several causes have; possible: one that a healthy engine prints too. When a

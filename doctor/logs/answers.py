@@ -25,6 +25,8 @@ class Answer:
     values: Mapping[str, str] = field(default_factory=dict)
     drop: bool = False
     """The numbers refute the hit."""
+    unsure: bool = False
+    """The message is certain, and what it stands for is not."""
 
 
 def number(hit: Hit, name: str) -> float | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from infer_doctor.facts.log import Cause
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer
+from infer_doctor.logs.frames import TRAINING
 from infer_doctor.logs.numbers import answer
 from infer_doctor.logs.story import Hit, Place, Start, Unknown, in_order
 from infer_doctor.model import Category, Confidence, Evidence
@@ -48,6 +49,34 @@ RAISED_IN: tuple[tuple[str, Category], ...] = (
 
 OPTION = re.compile(r"(?<!\S)[\"'`(]?--[a-z][\w-]+")
 
+REFUSAL = re.compile(r"(?:[\w.]*\.)?(?:ValueError|AssertionError|OSError|ValidationError): \S+ \S")
+"""What an engine raises to refuse something, with a reason in words; a TypeError is no refusal."""
+
+BARE = re.compile(r"KeyError: |AssertionError$")
+
+ONE_PURPOSE = (
+    "/spec_decode/",
+    "/tool_parsers/",
+    "/kv_connector/factory.py",
+    "tensorrt_llm/models/modeling_utils.py",
+)
+"""Files that do nothing but take a setting or a checkpoint: there a bare assertion refuses it."""
+
+ORDER = (
+    "arguments",
+    "config",
+    "workers",
+    "weights",
+    "profile",
+    "kv",
+    "compile",
+    "graphs",
+    "warmup",
+    "server",
+    "serving",
+)
+"""Stages in their order, as far as it is fixed: compiling is part of the profile in V1."""
+
 STAGES = {
     "arguments": "reading arguments",
     "config": "reading the model's configuration",
@@ -73,7 +102,7 @@ def causes(start: Start, alive: int) -> list[Cause]:
     for hit in in_order(start.hits):
         if ready and hit.place.source == ready.source and hit.place.line < ready.line:
             continue  # it became ready after it
-        if _stopping(start, hit.place):
+        if _stopping(start, hit.place) or hit.stage == TRAINING or _overcome(start, hit):
             continue
         kept.setdefault(hit.signature.id, []).append(hit)
     ranked = []
@@ -88,7 +117,50 @@ def causes(start: Start, alive: int) -> list[Cause]:
         explain(hit, found, start, weight=weight, count=count, alive=alive)
         for weight, _, hit, found, count in ranked
     ]
+    if ranked and _unproven(start, ranked[0][2]):
+        return []
     return known or list(_by_file(start))
+
+
+def _overcome(start: Start, hit: Hit) -> bool:
+    """Whether the process that said it went on to a later stage: it did not end there.
+
+    What a root says holds for the machine, and other processes may go on for a while.
+    """
+    if hit.signature.strength == "root" or hit.stage not in ORDER:
+        return False
+    reached = ORDER.index(hit.stage)
+    return any(
+        event.place.line > hit.place.line
+        and event.place.source == hit.place.source
+        and (event.tag, event.pid) == (hit.tag, hit.pid)
+        and event.mark.stage in ORDER[reached + 1 :]
+        for event in start.events
+    )
+
+
+def _unproven(start: Start, hit: Hit) -> bool:
+    """Whether an exception that no signature knows ended it, and the hit is a mere remark before it."""
+    if hit.raised or hit.signature.strength == "root" or hit.level in ("ERROR", "CRITICAL"):
+        return False
+    return any(
+        row.file and row.place.line > hit.place.line and not _after_ready(start, row.place.line)
+        for row in start.unknown
+    )
+
+
+def tells(start: Start) -> bool:
+    """Whether a hit of this start is an engine's, as far as its numbers tell."""
+    return any(not answer(hit, start).drop for hit in start.hits)
+
+
+def ended(start: Start, line: int) -> bool:
+    """Whether a process that died is told of after this line."""
+    return any(
+        hit.signature.send and hit.loud and hit.place.line > line
+        for hit in start.hits
+        if hit.signature.effect == "wrapper"
+    )
 
 
 def _by_file(start: Start) -> Iterator[Cause]:
@@ -123,6 +195,10 @@ def _raised_in(row: Unknown) -> Category | None:
     """What an error is about by the option it names, else by the file that raised it."""
     if "NotImplementedError" in row.text:
         return "launch_argument" if OPTION.search(row.text) else None
+    if not REFUSAL.match(row.text):
+        narrow = BARE.match(row.text) and row.stage != "serving"
+        if not narrow or not any(part in row.file for part in ONE_PURPOSE):
+            return None  # a fault of the program, or of a library below it
     return next((found for part, found in RAISED_IN if part in row.file), None)
 
 
@@ -175,6 +251,8 @@ def explain(
     confidence: Confidence = "certain" if weight >= 2 else "likely"
     if weight < 2 and not hit.loud:
         confidence = "possible"
+    if found.unsure and confidence == "certain":
+        confidence = "likely"
     lines = [hit.place.evidence(hit.shown)]
     for name in found.support[:SUPPORT_KEPT]:
         place, text = start.lines[name]

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+TRAINING = "training"
+"""No stage of an engine: the traceback is one of a program that trains."""
+
 FRAMES: tuple[tuple[str, frozenset[str]], ...] = (
+    (
+        TRAINING,
+        frozenset(
+            {
+                "training_step",
+                "_inner_training_loop",
+                "inner_training_loop",
+                "backward",
+                "_engine_run_backward",
+                "optimizer_step",
+            }
+        ),
+    ),
     ("pinned", frozenset({"pin_memory", "allocate_cpu_cache"})),
     (
         "serving!",

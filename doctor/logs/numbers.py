@@ -93,11 +93,23 @@ def oom_torch(hit: Hit, start: Start) -> Answer:
             f"{fact}",
             fixes=(peak, split),
         )
-    where = "while weights were loaded" if stage == "weights" else "on the GPU"
+    if stage == "weights":
+        return Answer(
+            message=f"out of memory while weights were loaded: {fact}",
+            fixes=(split,),
+            wrong="Not cured by --gpu-memory-utilization when the weights themselves do not fit",
+        )
     return Answer(
-        message=f"out of memory {where}: {fact}",
-        fixes=(split,),
-        wrong="Not cured by --gpu-memory-utilization when the weights themselves do not fit",
+        message=f"out of memory on the GPU, at a stage that the log does not show: {fact}",
+        fixes=(
+            cure(
+                "find-stage",
+                "Look at the traceback above the line, or send it: in load_model the weights do not fit "
+                f"(--tensor-parallel-size {tensor * 2} or a quantised checkpoint), in capture_model the "
+                f"graphs (--gpu-memory-utilization {down(share - 0.05):g}), in execute_model a request's peak",
+            ),
+        ),
+        unsure=True,
     )
 
 
@@ -107,6 +119,24 @@ def _gib(match: re.Match[str] | None) -> float | None:
     text, unit = (next(group for group in match.groups() if group)).split()
     value = figure(text)
     return None if value is None else value * UNITS[unit]
+
+
+ENGINE_PROCESS = re.compile(r"(?i)python|vllm|trt|triton|ray|sglang|mpi|engine|worker|server|pt_")
+"""Names under which the kernel knows an engine's processes: python3, VLLM::EngineCor, ray::..."""
+
+
+def oom_killed(hit: Hit, start: Start) -> Answer:
+    """Whom the kernel killed: another program's end is not the engine's."""
+    name = hit.match.groupdict().get("name")
+    if name and not ENGINE_PROCESS.search(name):
+        return Answer(drop=True)
+    if not name:
+        return Answer()
+    pid = hit.match.groupdict().get("pid")
+    who = f"{name} (PID {pid})" if pid else name
+    return Answer(
+        message=f"the kernel killed {who}: the machine's or container's main memory ran out (not the GPU's)"
+    )
 
 
 def oom_other(hit: Hit, start: Start) -> Answer:
@@ -309,6 +339,7 @@ def trt_kv(hit: Hit, start: Start) -> Answer:
 
 FUNCTIONS: dict[str, Callable[[Hit, Start], Answer]] = {
     "oom_torch": oom_torch,
+    "oom_killed": oom_killed,
     "oom_other": oom_other,
     "load_oom": load_oom,
     "sampler_oom": sampler_oom,

@@ -60,12 +60,18 @@ def shm(hit: Hit, start: Start) -> Answer:
     need, free, size = (number(hit, name) for name in ("need", "free", "size"))
     ranks = int(start.number_of("tensor_parallel_size") or 1)
     wanted = max(SHM_FLOOR_GIB, math.ceil((need or 0) * (ranks + 1) / 1024))
-    wanted = 16 if need is None else wanted
-    fix = cure(
-        "enlarge-shm",
-        f"Start the container with --shm-size={wanted}g or --ipc=host",
-        text=f"in Kubernetes: an emptyDir with medium: Memory and sizeLimit {wanted}Gi at /dev/shm",
-    )
+    if need is None:
+        fix = cure(
+            "enlarge-shm",
+            "Start the container with --ipc=host, or with a --shm-size above what df -h /dev/shm shows now",
+            text="in Kubernetes: an emptyDir with medium: Memory at /dev/shm, without a sizeLimit of 64Mi",
+        )
+    else:
+        fix = cure(
+            "enlarge-shm",
+            f"Start the container with --shm-size={wanted}g or --ipc=host",
+            text=f"in Kubernetes: an emptyDir with medium: Memory and sizeLimit {wanted}Gi at /dev/shm",
+        )
     message = None
     if need is not None and free is not None:
         message = f"{SHM} has {free:g} MiB free; {need:g} MiB are needed"

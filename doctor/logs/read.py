@@ -39,9 +39,9 @@ GLOG_ERROR = re.compile(rb"(?:^|[ \[:])[EF]\d{3,4} \d\d:\d\d:\d\d")
 """Triton, torch and glog: one letter for the level."""
 
 ENGINES_OWN = re.compile(
-    rb"(?i:vllm|tensorrt|trt-llm|triton|uvicorn|nccl|torch)|EngineCore|Traceback|"
+    rb"(?i:vllm|tensorrt|trt-llm|triton|uvicorn|nccl|\btorch\b)|EngineCore|"
     rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d|"
-    rb"(?:INFO|WARNING|ERROR): {2,}|\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6}"
+    rb"INFO: {5}|ERROR: {4}(?! )|\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6}"
 )
 """A line that an inference engine, its server or its libraries may have written."""
 
@@ -138,7 +138,7 @@ def _read(
     names = [piece.name for piece, _ in pieces]
     if statistics.bytes == 0 and not gaps:
         raise NotALog(f"{names[0]}: is empty")
-    own = own or any(start.marked or start.hits or start.unknown for start in starts)
+    own = own or any(start.marked or start.unknown or choose.tells(start) for start in starts)
     story = min(seen, key=lambda story: _rank(story, statistics, alone=len(seen) == 1))
     alone = sum(start.marked for start in starts) < 2 or len(seen) == 1
     rest = [start for other in seen if other is not story for start in other.starts]
@@ -181,8 +181,9 @@ def _facts(
     fatal = [cause for cause in found if cause.effect != "survived"]
     survived = [cause for cause in found if cause.effect == "survived"]
     cause = fatal[0] if fatal else None
-    if cause is not None and cause.effect == "stall" and alive > _line(cause):
-        cause = None  # it went on
+    went_on = cause is not None and alive > _line(cause)
+    if cause and cause.effect == "stall" and (went_on or choose.ended(start, _line(cause))):
+        cause = None
     unexplained = None if cause else choose.to_send(start, alive)
     if cause is None and unexplained is None and story.in_traceback and not start.served:
         unexplained = CUT

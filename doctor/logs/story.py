@@ -79,6 +79,8 @@ class Hit:
     time: float | None
     node: str = ""
     """Address of the other node that said it."""
+    raised: bool = True
+    """In the form of an exception, or of an error of the shell's or the loader's."""
 
 
 @frozen
@@ -91,6 +93,7 @@ class Event:
     text: str
     tag: str
     time: float | None
+    pid: str = ""
 
 
 @frozen
@@ -226,6 +229,7 @@ class Story:
     def _hit(self, signature: Signature, match: re.Match[str], place: Place, line: Line) -> bool:
         """Keep a hit; whether it explains the line."""
         text = line.text
+        raised = bool(EXCEPTION.match(text) or BARE_ERRORS.match(text))
         for word in signature.unless:
             if word == line.level or word in text[: match.start()] + text[match.end() :]:
                 return False
@@ -249,11 +253,10 @@ class Story:
                     pid=line.pid,
                     level=line.level,
                     stage=self._stage(line),
-                    loud=line.level in ("ERROR", "CRITICAL")
-                    or bool(EXCEPTION.match(text) or BARE_ERRORS.match(text))
-                    or line.level == "",
+                    loud=raised or line.level in ("", "ERROR", "CRITICAL"),
                     time=line.time,
                     node=line.node,
+                    raised=raised,
                 )
             )
         return signature.effect != "noise" or "Error" not in text[: match.start()]
@@ -290,6 +293,7 @@ class Story:
             text=line.text,
             tag=line.tag,
             time=line.time if line.time is not None else self.last_time,
+            pid=line.pid,
         )
         if len(start.events) < EVENTS_KEPT:
             start.events.append(event)
