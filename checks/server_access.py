@@ -25,6 +25,10 @@ def _of_api(row: Exchange, status: int) -> bool:
     return row.status == status and (row.name == "models" or row.method == "POST")
 
 
+def _basic(row: Exchange) -> bool:
+    return row.challenge.lower().startswith("basic")
+
+
 @check("server-key-missing", severity="error", category="auth", since="0.2")
 def key_missing(answers: Answers) -> Iterator[Finding]:
     """The server wants a key and none was given.
@@ -43,9 +47,10 @@ def key_missing(answers: Answers) -> Iterator[Finding]:
     row = _refused(answers, 401)
     if row is None or answers.key_source is not None:
         return
+    what = "user and password (Basic)" if _basic(row) else "a key"
     yield Finding(
         about=answers.url,
-        message=f"{row.method} {row.path} is refused with 401: the server wants a key, and none was "
+        message=f"{row.method} {row.path} is refused with 401: the server wants {what}, and none was "
         "given",
         evidence=(row.evidence,),
         fixes=(give_key(None),),
@@ -60,8 +65,9 @@ def key_wrong(answers: Answers) -> Iterator[Finding]:
     Every request under /v1 is refused; health checks, which need no key, stay green.
 
     ## How it decides
-    Status 401 although a key was sent as "Authorization: Bearer". The source of the key is named,
-    never the key. Azure and some gateways want it in another header (api-key, x-api-key).
+    Status 401 although a key was sent as "Authorization: Bearer", or in the header that the refusal
+    names (x-api-key, api-key). The source of the key is named, never the key. A refusal that asks for
+    Basic wants user and password instead of a key.
 
     ## Fix safety
     Manual.
@@ -69,10 +75,12 @@ def key_wrong(answers: Answers) -> Iterator[Finding]:
     row = _refused(answers, 401)
     if row is None or answers.key_source is None or not row.keyed:
         return
+    why = "is not the server's"
+    if _basic(row):
+        why = "was sent as Bearer, and user and password are wanted (Basic)"
     yield Finding(
         about=answers.url,
-        message=f"{row.method} {row.path} is refused with 401: the key of {answers.key_source} is "
-        "not the server's",
+        message=f"{row.method} {row.path} is refused with 401: the key of {answers.key_source} {why}",
         evidence=(row.evidence,),
         fixes=(give_key(answers.key_source),),
     )

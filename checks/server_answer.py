@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from infer_doctor.engine import NotApplicable
-from infer_doctor.facts.server import Answers, Exchange, ms
+from infer_doctor.facts.server import Answers, Exchange, ms, unnamed_gateway
 from infer_doctor.fixes.server import (
     follow_by_hand,
     look_behind_gateway,
@@ -21,11 +22,17 @@ BROKEN = {
     "endless-headers": "sends headers without an end",
     "too-large": "sends a body that is larger than any answer of an engine",
     "bad-chunks": "breaks the form of its chunks",
+    "bad-encoding": "sends a body that cannot be unpacked",
     "slow": "begins an answer and does not end it",
     "truncated": "ends an answer in the middle",
 }
+SETTINGS = re.compile(r"(?:\\x00){2}.{1,4}\\x04\\x00")
+"""The first frame of a server of HTTP/2 (RFC 9113, sections 3.4 and 6.5)."""
+
 LOST = ("closed", "reset", "refused", "tls")
 GATEWAY_STATUS = (502, 503, 504)
+
+JSON_GATEWAYS = ("kong", "litellm", "apisix")
 
 LATE_MS = 3000.0
 """No proxy that is in use gives up earlier; what ends earlier was refused or lost."""
@@ -42,8 +49,18 @@ def _proof(answers: Answers, row: Exchange) -> tuple[Exchange, ...]:
 
 
 def from_gateway(answers: Answers, row: Exchange) -> bool:
-    """Whether what stands before the engine gave this answer and not the engine."""
-    return row.status in GATEWAY_STATUS and bool(answers.gateway) and row.server != "uvicorn"
+    """Whether what stands before the engine gave this answer and not the engine.
+
+    An engine's own 503 has no body (vLLM's /health) or one of JSON; a proxy's is a page or a line.
+    """
+    if row.status not in GATEWAY_STATUS or row.server == "uvicorn":
+        return False
+    if unnamed_gateway(row):
+        return True
+    gateway = answers.gateway.lower().split("/")[0]
+    if row.name == "health" and not row.said:
+        return False
+    return bool(gateway) and ("json" not in row.content_type or gateway in JSON_GATEWAYS)
 
 
 def gave_up(answers: Answers, row: Exchange) -> bool:
@@ -136,9 +153,12 @@ def answer_broken(answers: Answers) -> Iterator[Finding]:
     row = _first(answers, *BROKEN)
     if row is None or row.name == "stream" or wants_tls(answers):
         return
+    how = f"{BROKEN[row.error]}: {row.said}"
+    if row.error == "not-http" and SETTINGS.match(row.said):
+        how = "speaks HTTP/2 only, as the port of gRPC does (Triton: 8001; its HTTP port is 8000)"
     yield Finding(
         about=answers.url,
-        message=f"{answers.url} {BROKEN[row.error]}: {row.said}",
+        message=f"{answers.url} {how}",
         evidence=tuple(one.evidence for one in _proof(answers, row)),
         fixes=(look_behind_gateway(answers.gateway, answers.url),) if answers.gateway else (),
     )
@@ -147,7 +167,7 @@ def answer_broken(answers: Answers) -> Iterator[Finding]:
 def wants_tls(answers: Answers) -> Exchange | None:
     """An alert of TLS (RFC 8446, section 5.1: type 21, version 3), or nginx's own words."""
     for row in answers.light:
-        if row.error == "not-http" and row.said.startswith(("\\x15\\x03", "\\\\x15\\\\x03")):
+        if row.error == "not-http" and row.said.startswith("\\x15\\x03"):
             return row
         if row.status in (400, 497) and "https" in row.said.lower():
             return row
@@ -261,7 +281,8 @@ def health_failing(answers: Answers) -> Iterator[Finding]:
         raise NotApplicable(f"{answers.gateway} gave the answer")
     yield Finding(
         about=answers.url,
-        message=f"GET {row.path} is {row.status}: the server says that its engine is not alive",
+        message=f"GET {row.path} is {row.status}: the server says that its engine is not "
+        + (f"ready: {row.said}" if row.said else "alive"),
         evidence=(row.evidence,),
-        fixes=(read_server_log(answers.url, dead=True),),
+        fixes=(read_server_log(answers.url, dead=not row.said),),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from infer_doctor.facts.server import Answers, ServerMetrics, ms
+from infer_doctor.facts.server import Answers, Exchange, ServerMetrics, ms
 from infer_doctor.fixes.server import give_frontend_cpu
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
@@ -93,7 +93,7 @@ def _outside(metrics: ServerMetrics | None, answers: Answers) -> float | None:
 
     Only when no requests but ours came to their end between the scrapes.
     """
-    ours = [row.total_ms for row in answers.heavy if row.fine and row.total_ms is not None]
+    ours = [row.total_ms for row in _counted(answers) if row.fine and row.total_ms is not None]
     if metrics is None or not metrics.second or not ours:
         return None
     parts = [metrics.paces.get(name) for name in IN_ENGINE]
@@ -102,3 +102,10 @@ def _outside(metrics: ServerMetrics | None, answers: Answers) -> float | None:
         return None
     engine = sum(part.total for part in known) * 1000
     return max((sum(ours) - engine) / len(ours) - answers.connect_ms, 0.0)
+
+
+def _counted(answers: Answers) -> tuple[Exchange, ...]:
+    """Requests for tokens that were sent before the last scrape."""
+    scrapes = [number for number, row in enumerate(answers.exchanges) if row.name == "metrics"]
+    before = answers.exchanges[: scrapes[-1]] if scrapes else ()
+    return tuple(row for row in answers.heavy if row in before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infer_doctor.checks.server_answer import from_gateway, gave_up
-from infer_doctor.facts.server import Answers, Exchange, ServerMetrics, Streamed, ms
+from infer_doctor.facts.server import Answers, Exchange, Models, ServerMetrics, Streamed, ms
 from infer_doctor.fixes.server import (
     answer_with_client_error,
     back_off,
@@ -29,6 +29,20 @@ BURST_MS = 20.0
 with delayed acknowledgements makes bursts of 40 ms (tcp(7)), which nginx leaves on when it buffers."""
 
 LAG_SHARE = 0.5
+NO_EVENTS = {
+    "bad-events": "events that are no JSON",
+    "no-events": "something else than events",
+}
+BROKEN_STREAM = (
+    "truncated",
+    "reset",
+    "bad-chunks",
+    "bad-encoding",
+    "too-large",
+    "error-event",
+    "bad-events",
+    "no-events",
+)
 
 
 @check("server-proxy-timeout", severity="error", category="request_timeout", since="0.2")
@@ -151,7 +165,7 @@ def error_hidden(answers: Answers) -> Iterator[Finding]:
 
 
 @check("server-request-refused", severity="error", category="client", since="0.2")
-def request_refused(answers: Answers) -> Iterator[Finding]:
+def request_refused(answers: Answers, known: Models | None) -> Iterator[Finding]:
     """The server refuses both chats and completions as wrong requests.
 
     ## Why it matters
@@ -159,8 +173,9 @@ def request_refused(answers: Answers) -> Iterator[Finding]:
     gateway that wants other fields, a route that is missing.
 
     ## How it decides
-    Every small request for tokens is answered with a 4xx other than 401, 403 and 429, and the model
-    is one that the server offers.
+    Every small request for tokens, and one for an embedding, is answered with a 4xx other than 401,
+    403 and 429, and the model is one that the server offers. Nothing is told when the server says that
+    its model does not make text, or when the doctor chose one of several models itself.
 
     ## Fix safety
     Manual.
@@ -170,6 +185,14 @@ def request_refused(answers: Answers) -> Iterator[Finding]:
     models = answers.get("models")
     if not rows or len(refused) != len(rows) or models is None or not models.fine:
         return
+    if known is not None and known.asked is None and len(known.offered) > 1:
+        raise Unavailable(
+            f"{known.used}, one of {len(known.offered)} models, was refused: name one with --model"
+        )
+    if any("does not support" in row.said for row in refused):
+        raise Unavailable(
+            f"{known.used if known else 'the model'} makes no text: {refused[0].said}"
+        )
     yield Finding(
         about=answers.url,
         message=f"the server refuses {refused[0].path} with {refused[0].status}: "
@@ -296,7 +319,8 @@ def stream_buffered(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
         about=gateway or "stream",
         message=f"{streamed.events} tokens of a stream came in "
         f"{plural(streamed.segments, 'segment')} after {ms(streamed.first_ms)}: "
-        + (f"{gateway} keeps them back" if gateway else "something keeps them back"),
+        + (f"{gateway or 'something'} keeps them back")
+        + (f" and compresses them ({streamed.encoding})" if streamed.encoding else ""),
         confidence="certain" if gateway else "likely",
         evidence=(
             Evidence(
@@ -327,10 +351,12 @@ def stream_broken(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
     if streamed.error == "timeout" and streamed.first_ms is None:
         raise Unavailable("no token came")
     if streamed.status is None or not 200 <= streamed.status < 300:
-        return
+        raise Unavailable("no stream was answered with success")
     if streamed.first_ms is None and any(gave_up(answers, row) for row in answers.heavy):
         return  # server-proxy-timeout
-    lost = streamed.error in ("truncated", "reset", "bad-chunks", "too-large", "error-event")
+    if streamed.done and not (streamed.error or streamed.events):
+        raise Unavailable("the stream came to its end and brought no token")
+    lost = streamed.error in BROKEN_STREAM
     unended = (
         not (streamed.error or streamed.cut)
         and streamed.events > 0
@@ -339,7 +365,9 @@ def stream_broken(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
     plain = streamed.error == "not-streamed"
     if not (lost or unended or plain):
         return
-    how = f"{streamed.error}: {streamed.said}" if lost else "no finish_reason and no [DONE]"
+    how = "no finish_reason and no [DONE]"
+    if lost:
+        how = f"{NO_EVENTS.get(streamed.error, streamed.error)}: {streamed.said or 'nothing'}"
     message = (
         f"a stream ended after {streamed.events} of {streamed.asked_tokens} tokens and "
         f"{ms(streamed.total_ms)}: {how}"

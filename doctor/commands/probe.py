@@ -189,7 +189,8 @@ def _required(found: Found | None, saved: bool) -> set[str]:
     """What a verdict of pass stands on: tokens came, or saved numbers tell of progress."""
     if found is None:
         return {SAVED} if saved else set()
-    if any(row.name == "generate" for row in (found.answers.exchanges if found.answers else ())):
+    others = found.answers.exchanges if found.answers is not None else ()
+    if any(row.name == "generate" or (row.name == "embedding" and row.fine) for row in others):
         return {*DECIDES}
     return {*DECIDES, "server-stream-broken"}
 
@@ -232,14 +233,15 @@ def _asked(given: Targets, options: dict[str, Any]) -> tuple[Found, Load | None,
             tokens=options["tokens"],
         )
         spec = Spec(
-            model=found.models.used or "",
+            model=found.model or "",
             requests=requests or 0,
             concurrency=options["concurrency"],
             api=address.api,
             tokens=options["tokens"],
             chat="chat" in streamed.path,
             exact=found.models.owner == "vllm",
-            key=key if asker.keyed else None,
+            key=asker.key if asker.keyed else None,
+            dialect=found.dialect,
         )
         return found, await measure(asker, spec, wanted), ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from infer_doctor.catalog.gateways import GATEWAY_ONLY, GATEWAY_WORDS, GATEWAYS
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Evidence
 
@@ -96,6 +97,10 @@ class Exchange:
     """Status 200 with an error as its body."""
     problem: str = ""
     """What is wrong with the content of an answer of success."""
+    challenge: str = ""
+    """WWW-Authenticate of a refusal: which kind of key is wanted."""
+    key_header: str = ""
+    """The header in which the key was sent."""
 
     @property
     def fine(self) -> bool:
@@ -153,7 +158,7 @@ class Answers:
         return tuple(
             row
             for row in self.exchanges
-            if row.name in ("stream", "chat", "completion", "generate")
+            if row.name in ("stream", "chat", "completion", "generate", "embedding")
         )
 
     @property
@@ -164,32 +169,20 @@ class Answers:
 
 def gateway_of(exchanges: Iterable[Exchange]) -> str:
     """What stands before the engine: the header Via, or a Server that is no engine's."""
-    servers = []
-    for row in exchanges:
+    rows = list(exchanges)
+    for row in rows:
         if row.via:
             return row.via
-        servers.append(row.server)
-    return next((name for name in servers if name.lower().split("/")[0] in GATEWAYS), "")
+    named = (row.server for row in rows if row.server.lower().split("/")[0] in GATEWAYS)
+    return next(named, "") or next(filter(None, map(unnamed_gateway, rows)), "")
 
 
-GATEWAYS = (
-    "nginx",
-    "envoy",
-    "istio-envoy",
-    "openresty",
-    "haproxy",
-    "traefik",
-    "caddy",
-    "cloudflare",
-    "awselb",
-    "apache",
-    "kong",
-    "litellm",
-    "squid",
-    "varnish",
-    "gunicorn",
-)
-"""First words of the header Server that no engine sends: vLLM and TensorRT-LLM say uvicorn."""
+def unnamed_gateway(row: Exchange) -> str:
+    """Who wrote an error that bears no name: by its words, else by its status."""
+    if row.status is None or row.status < 400:
+        return ""
+    known = (name for words, name in GATEWAY_WORDS.items() if words in row.said)
+    return next(known, "a gateway" if row.status in GATEWAY_ONLY else "")
 
 
 @frozen
@@ -230,6 +223,8 @@ class Streamed:
     said: str = ""
     lag_ms: float = 0.0
     content_type: str = ""
+    encoding: str = ""
+    """Content-Encoding: what was compressed on the way."""
     mean_ms: float | None = None
     """Per token after the first."""
 

@@ -14,14 +14,16 @@ from infer_doctor._version import VERSION
 from infer_doctor.facts.server import Exchange, Streamed
 from infer_doctor.redact import mask_line
 from infer_doctor.server.connect import Route
+from infer_doctor.server.dialect import RENAMED
 from infer_doctor.server.http import Answer
 from infer_doctor.server.key import Key
-from infer_doctor.server.message import request
+from infer_doctor.server.message import request, shown
 from infer_doctor.server.sse import Events, error_text
 
 MOST_REQUESTS = 8
 """That a probe sends by itself; what an option asks for comes on top."""
 
+REFUSED = (401, 403)
 SAID_LIMIT = 240
 TICK_S = 0.005
 FOLLOW_S = 0.02
@@ -68,6 +70,7 @@ class Asker:
     prompt_bytes: int = 0
     lag_ms: float = 0.0
     extra: int = 0
+    other_header: bool = False
     ticker: Ticker = field(default_factory=Ticker)
 
     @property
@@ -84,6 +87,19 @@ class Asker:
     def _headers(self, *, keyed: bool) -> dict[str, str]:
         headers = {"User-Agent": f"infer-doctor/{VERSION}", "Accept": "*/*"}
         return {**headers, **self.key.headers} if keyed and self.key is not None else headers
+
+    def give_key(self, row: Exchange) -> bool:
+        """Whether the key, or another header for it, may change this refusal: then it is sent."""
+        if row.status not in REFUSED or self.key is None:
+            return False
+        if not self.keyed:
+            self.keyed = True
+            return True
+        other = self.key.otherwise(row.said) if not self.other_header else None
+        if other is None:
+            return False
+        self.key, self.other_header = other, True
+        return True
 
     async def get(
         self, name: str, path: str, limit_s: float, *, route: Route | None = None
@@ -147,10 +163,11 @@ class Asker:
                 answer.error, answer.said = "timeout", "no token"
         else:
             answer = asked.result()
-        events.end()
+        if not answer.error:
+            events.end(answer.end or time.monotonic())
         lag = self.note_lag()
         exchange = self._keep("stream", "POST", path, answer, keyed=keyed, events=events)
-        tokens = int(body["max_tokens"])
+        tokens = int(body.get("max_tokens") or body.get(RENAMED) or 0)
         return exchange, _streamed(path, tokens, answer, events, lag, cut=cut)
 
     def _keep(
@@ -187,6 +204,8 @@ class Asker:
             size=answer.received,
             keyed=keyed,
             hidden_error=hidden,
+            challenge=mask_line(headers.get("www-authenticate", ""))[:120],
+            key_header=self.key.header if keyed and self.key is not None else "",
         )
         self.exchanges.append(row)
         return row
@@ -228,12 +247,29 @@ def _streamed(
         finish=events.finish,
         done=events.done,
         cut=cut,
-        error=answer.error or ("error-event" if events.error else ""),
-        said=mask_line(events.error or answer.said)[:SAID_LIMIT],
+        error=answer.error or _wrong(answer, events),
+        said=mask_line(events.error or answer.said or _begin(events))[:SAID_LIMIT],
         lag_ms=lag,
         content_type=answer.headers.get("content-type", "")[:80],
+        encoding=answer.headers.get("content-encoding", "")[:40],
         mean_ms=round(mean, 3) if mean is not None else None,
     )
+
+
+def _wrong(answer: Answer, events: Events) -> str:
+    """What is wrong with a stream that came to its end."""
+    if events.error:
+        return "error-event"
+    if events.times or events.done or answer.status is None or not 200 <= answer.status < 300:
+        return ""
+    if events.bad:
+        return "bad-events"
+    return "not-streamed" if b'"choices"' in events.other else "no-events"
+
+
+def _begin(events: Events) -> str:
+    """The first bytes of what was no event."""
+    return "" if events.times or events.done else shown(events.example or events.other)
 
 
 def parsed(body: bytes) -> Any:
@@ -270,7 +306,8 @@ def _without_tags(text: str) -> str:
 
 
 def _prompt_size(body: dict[str, Any]) -> int:
-    parts = [body.get("prompt", ""), body.get("messages", ""), body.get("text_input", "")]
+    names = ("prompt", "messages", "text_input", "input")
+    parts = [body.get(name, "") for name in names]
     return sum(len(json.dumps(part)) for part in parts if part)
 
 

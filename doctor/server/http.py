@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from infer_doctor.server.message import Broken, parse_head, shown
+from infer_doctor.server.encoding import Unpacker, unpacker
+from infer_doctor.server.message import Broken, content_length, parse_head, shown
 
 HEAD_LIMIT = 64 << 10
 """Bytes of status line and headers; nginx, envoy and uvicorn send at most some KiB."""
@@ -25,7 +26,6 @@ BODY_LIMIT = 4 << 20
 """Bytes of an answer; /metrics of vLLM with 16 engines has 1 MB."""
 
 CHUNK_LINE = 1 << 10
-SIZE_DIGITS = 16
 HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]{1,16}")
 TRAILER_LIMIT = 100
 
@@ -44,7 +44,7 @@ class Answer:
 
     `error`: "" (complete), "refused", "timeout" (no byte), "slow" (bytes, but not the end), "closed"
     (ended without an answer), "reset", "truncated", "not-http", "endless-headers", "too-large",
-    "bad-chunks", "tls".
+    "bad-chunks", "bad-encoding", "tls".
     """
 
     sent: float = 0.0
@@ -86,6 +86,8 @@ class Wire(asyncio.Protocol):
         self._left = 0
         self._limit = BODY_LIMIT
         self._parts: list[bytes] = []
+        self._unpacker: Unpacker | None = None
+        self._unpacked = 0
         self._sink: Sink | None = None
         self._interim = 0
         self._at = 0
@@ -166,8 +168,7 @@ class Wire(asyncio.Protocol):
         answer.sent = time.monotonic()
         self._done = loop.create_future()
         self._state, self._parts, self._sink, self._limit = self._head, [], sink, limit
-        self._interim = 0
-        self._trailers = 0
+        self._interim = self._trailers = self._unpacked = 0
         if self.lost or self.transport is None:
             answer.error, answer.said = "closed", "the connection was closed before the request"
             answer.end = answer.sent
@@ -264,19 +265,18 @@ class Wire(asyncio.Protocol):
     def _choose_body(self, answer: Answer, now: float) -> bool:
         """RFC 9112, section 6.3."""
         answer.reusable = answer.headers.get("connection", "").lower() != "close"
+        self._unpacker = unpacker(answer.headers)
         if answer.status in (204, 304):
             return self._complete(answer, now)
         if "chunked" in answer.headers.get("transfer-encoding", "").lower():
             self._state = self._chunk_size
             return self._more()
-        length = answer.headers.get("content-length")
+        length = content_length(answer.headers)
         if length is None:
             answer.reusable = False
             self._state = self._until_close
             return self._more()
-        if not length.isascii() or not length.isdigit() or len(length) > SIZE_DIGITS:
-            raise Broken("not-http", f"Content-Length: {length[:40]}")
-        self._left = int(length)
+        self._left = length
         if self._left > self._limit:
             raise Broken("too-large", f"Content-Length: {self._left:,} bytes")
         self._state = self._length
@@ -298,6 +298,16 @@ class Wire(asyncio.Protocol):
         self._left -= len(part)
         if answer.received > self._limit + HEAD_LIMIT:
             raise Broken("too-large", f"more than {self._limit:,} bytes")
+        if self._unpacker is None:
+            self._give(part, now)
+            return
+        for piece in self._unpacker.take(part):
+            self._unpacked += len(piece)
+            if self._unpacked > self._limit:
+                raise Broken("too-large", f"more than {self._limit:,} bytes, unpacked")
+            self._give(piece, now)
+
+    def _give(self, part: bytes, now: float) -> None:
         if self._sink is not None:
             self._sink(part, now)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infer_doctor.server.address import Address
 
@@ -13,11 +13,28 @@ FILE_LIMIT = 16 << 10
 OWN = ("INFER_DOCTOR_API_KEY", "VLLM_API_KEY", "TRTLLM_API_KEY")
 """Variables whose key is meant for the servers that one runs oneself."""
 
-FOREIGN = ("OPENAI_API_KEY", "LITELLM_API_KEY", "LITELLM_MASTER_KEY", "NVIDIA_API_KEY")
+FOREIGN = (
+    "OPENAI_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "LITELLM_API_KEY",
+    "LITELLM_MASTER_KEY",
+    "NVIDIA_API_KEY",
+)
 """Variables whose key may belong to somebody else: sent only when the server refuses without one."""
 
-HOSTED = {"api.openai.com": "OPENAI_API_KEY", "integrate.api.nvidia.com": "NVIDIA_API_KEY"}
-"""Hosts that a foreign key belongs to: there it is sent at once."""
+BEARER = "authorization"
+HOSTED = {
+    "api.openai.com": ("OPENAI_API_KEY", BEARER),
+    "integrate.api.nvidia.com": ("NVIDIA_API_KEY", BEARER),
+    ".openai.azure.com": ("AZURE_OPENAI_API_KEY", "api-key"),
+    ".cognitiveservices.azure.com": ("AZURE_OPENAI_API_KEY", "api-key"),
+    "api.anthropic.com": ("ANTHROPIC_API_KEY", "x-api-key"),
+}
+"""Hosts, or their ends, that a foreign key belongs to: there it is sent at once, in this header."""
+
+HEADERS = ("x-api-key", "api-key")
+"""That a refusal may name instead of Authorization: Anthropic's and Azure's APIs, gateways."""
 
 
 class BadKey(Exception):
@@ -31,24 +48,41 @@ class Key:
     source: str
     eager: bool
     value: str = field(repr=False)
+    header: str = BEARER
 
     @property
     def headers(self) -> dict[str, str]:
         """What is sent."""
-        return {"Authorization": f"Bearer {self.value}"}
+        if self.header == BEARER:
+            return {"Authorization": f"Bearer {self.value}"}
+        return {self.header: self.value}
+
+    def otherwise(self, said: str) -> Key | None:
+        """The same key in the header that a refusal names; None when it names no other."""
+        named = next((name for name in HEADERS if name in said.lower()), None)
+        if named is None or named == self.header:
+            return None
+        return replace(self, header=named)
 
 
 def find(address: Address, file: str | None, variables: Mapping[str, str]) -> Key | None:
     """The key of the file, else of a variable; raises BadKey."""
+    hosted, header = next(
+        (found for end, found in HOSTED.items() if _is_host(address.host, end)), (None, BEARER)
+    )
     if file is not None:
-        return Key(source="--key-file", eager=True, value=_checked(_read(file), "--key-file"))
-    hosted = HOSTED.get(address.host)
+        value = _checked(_read(file), "--key-file")
+        return Key(source="--key-file", eager=True, value=value, header=header)
     names = (hosted, *OWN) if hosted else (*OWN, *FOREIGN)
     for name in names:
         if name and (value := variables.get(name, "").strip()):
             eager = name == hosted or name in OWN
-            return Key(source=name, eager=eager, value=_checked(value, name))
+            return Key(source=name, eager=eager, value=_checked(value, name), header=header)
     return None
+
+
+def _is_host(host: str, end: str) -> bool:
+    return host == end or (end.startswith(".") and host.endswith(end))
 
 
 def _read(path: str) -> str:

@@ -22,6 +22,7 @@ from infer_doctor._version import VERSION
 from infer_doctor.facts.server import LoadLevel, Summary
 from infer_doctor.redact import mask_line
 from infer_doctor.server.connect import Route
+from infer_doctor.server.dialect import Dialect
 from infer_doctor.server.http import Answer, Wire, failed
 from infer_doctor.server.key import Key
 from infer_doctor.server.message import request
@@ -44,6 +45,7 @@ class Spec:
     exact: bool = False
     timeout_s: float = 60.0
     key: Key | None = field(default=None, repr=False)
+    dialect: Dialect = field(default_factory=Dialect)
 
     def body(self, number: int) -> dict[str, Any]:
         """The request; a number in the prompt keeps the prefix cache from answering for the engine."""
@@ -57,8 +59,10 @@ class Spec:
         if self.exact:
             body["ignore_eos"] = True
         if self.chat:
-            return {**body, "messages": [{"role": "user", "content": text}]}
-        return {**body, "prompt": text}
+            body["messages"] = [{"role": "user", "content": text}]
+        else:
+            body["prompt"] = text
+        return self.dialect.spoken(body)
 
     @property
     def path(self) -> str:
@@ -131,7 +135,8 @@ async def _one(
     except (OSError, asyncio.TimeoutError) as error:
         return _outcome(began, failed(error, began), Events()), None
     answer = await wire.ask(wanted, deadline, sink=events.take)
-    events.end()
+    if not answer.error:
+        events.end(answer.end or time.monotonic())
     if not answer.reusable or answer.error:
         wire.close()
         wire = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from infer_doctor.facts.server import Exchange, Models
@@ -12,19 +13,43 @@ MOST = 1000
 LONGEST = 200
 SHOWN = 5
 
+OTHER_KIND = re.compile(
+    r"embed|rerank|whisper|tts|dall-e|moderation|transcri|diffusion|\bbge\b|\be5\b|\bgte\b|[*]",
+    re.I,
+)
+"""Names of models that make no text, and LiteLLM's wildcards: asked only when there is no other."""
+
+
+def rows(found: Any) -> dict[str, dict[str, Any]] | None:
+    """Name -> row of a list of models, as OpenAI, Together (a bare list) and Ollama write it."""
+    listed = found.get("data", found.get("models")) if isinstance(found, dict) else found
+    if not isinstance(listed, list):
+        return None
+    named = {
+        row["id"]: row
+        for row in listed[:MOST]
+        if isinstance(row, dict) and isinstance(row.get("id"), str) and row["id"]
+    }
+    return named if named or isinstance(found, dict) else None
+
+
+def wanted(found: Any, asked: str | None) -> str | None:
+    """The name to ask for, as the server writes it: the fact `Models` holds it masked."""
+    named = rows(found) or {}
+    text = next((name for name in named if not OTHER_KIND.search(name)), None)
+    return asked or text or next(iter(named), None)
+
 
 def read(found: Any, asked: str | None, source: str, body: bytes) -> Models | None:
     """Out of the answer of /v1/models; None when it is no list of models."""
-    rows = found.get("data") if isinstance(found, dict) else None
-    if not isinstance(rows, list):
+    named = rows(found)
+    if named is None:
         return None
-    models = {
-        mask_line(row["id"])[:LONGEST]: row
-        for row in rows[:MOST]
-        if isinstance(row, dict) and isinstance(row.get("id"), str) and row["id"]
-    }
+    models = {_masked(name): row for name, row in named.items()}
     offered = tuple(models)
-    used = asked or (offered[0] if offered else None)
+    name = wanted(found, asked)
+    used = _masked(name) if name is not None else None
+    asked = _masked(asked) if asked is not None else None
     row = models.get(used or "", next(iter(models.values()), {}))
     longest = row.get("max_model_len")
     owner = row.get("owned_by")
@@ -41,9 +66,14 @@ def read(found: Any, asked: str | None, source: str, body: bytes) -> Models | No
     )
 
 
+def _masked(name: str) -> str:
+    return mask_line(name)[:LONGEST]
+
+
 def given(asked: str, row: Exchange) -> Models:
     """The name of the command line, where there is no list."""
-    return Models(offered=(), used=asked, asked=asked, evidence=row.evidence)
+    name = _masked(asked)
+    return Models(offered=(), used=name, asked=name, evidence=row.evidence)
 
 
 def nearest(asked: str, offered: tuple[str, ...]) -> str | None:

@@ -17,9 +17,10 @@ from infer_doctor.facts.server import (
     Streamed,
     gateway_of,
 )
-from infer_doctor.server import connect, metrics, names, triton
+from infer_doctor.server import connect, features, metrics, names, triton
 from infer_doctor.server.address import Address
 from infer_doctor.server.ask import Asker, parsed
+from infer_doctor.server.dialect import Dialect
 from infer_doctor.server.key import Key
 
 LIGHT_SHARE = 0.35
@@ -40,6 +41,10 @@ ENOUGH_S = 1.0
 the first 16 segments at once (TCP_MAX_QUICKACKS), so Nagle's algorithm shows only after them."""
 
 SMALL_TOKENS = 4
+OTHER_WAY = (400, 404, 405, 422, 501)
+"""Refusals of a chat after which a completion, or an embedding, may still be what the server makes."""
+
+NO_STREAM = ("not-streamed", "no-events", "bad-events")
 PROMPT = "Count from one to ten."
 
 
@@ -66,6 +71,9 @@ class Found:
     metrics: ServerMetrics | None = None
     no_metrics: str = ""
     asker: Asker | None = field(default=None, repr=False)
+    model: str | None = field(default=None, repr=False)
+    """The name that is asked for, not masked as in `models`."""
+    dialect: Dialect = field(default_factory=Dialect)
 
 
 async def probe(
@@ -123,7 +131,7 @@ class _Run:
             return self.skipped
         if not await self._models(models):
             return self.skipped
-        model = self.found.models.used if self.found.models else None
+        model = self.found.model
         if model is None:
             self.skipped.append("requests for tokens: no model is named")
             await self._measured("none")
@@ -171,15 +179,16 @@ class _Run:
     async def _models(self, answer: tuple[Exchange, bytes]) -> bool:
         """Which model to ask; False when nothing can be asked."""
         row, body = answer
-        if row.status in (401, 403) and self.asker.key is not None and not self.asker.keyed:
-            self.asker.keyed = True
+        while self.asker.give_key(row):
             row, body = await self.asker.get("models", row.path, self.light_s)
         if row.fine:
             self.found.models = names.read(
                 parsed(body), self.question.model, f"GET {row.path}", body
             )
             if self.found.models is not None:
+                self.found.model = names.wanted(parsed(body), self.question.model)
                 return True
+            self.skipped.append(f"requests for tokens: GET {row.path} is no list of models")
         if row.status in (404, 405) and not await self._elsewhere_api(row):
             return False
         if row.status in (401, 403):
@@ -190,6 +199,7 @@ class _Run:
             return False
         if self.found.models is None and self.question.model is not None:
             self.found.models = names.given(self.question.model, row)
+            self.found.model = self.question.model
         return self.found.models is not None
 
     async def _elsewhere_api(self, row: Exchange) -> bool:
@@ -213,39 +223,63 @@ class _Run:
     async def _tokens(self, model: str) -> None:
         await self._prometheus_of_trtllm()
         streamed = await self._stream(model)
-        if streamed.first_ms is None:
-            self.skipped.append("further requests for tokens: the stream brought none")
-            await self._measured("refused" if refused(streamed.status) else "no token")
+        seen = streamed.first_ms is not None
+        if not (seen or streamed.done or streamed.error in NO_STREAM):
+            await self._without_stream(model, streamed)
             return
-        small_s = self.question.timeout_s * SMALL_SHARE
-        body: dict[str, Any] = {"model": model, "max_tokens": SMALL_TOKENS, "temperature": 0}
-        chat = {**body, "messages": [{"role": "user", "content": PROMPT}]}
-        api = self.address.api
-        await self._small("chat", f"{api}/chat/completions", chat, small_s)
-        await self._small("completion", f"{api}/completions", {**body, "prompt": PROMPT}, small_s)
-        if self.question.structured:
-            await self._small(
-                "structured", f"{api}/chat/completions", {**chat, **STRUCTURED}, small_s
-            )
-        if self.question.tools:
-            await self._small("tools", f"{api}/chat/completions", {**chat, **TOOLS}, small_s)
-        if self.asker.left > 1:
-            wrong = {**chat, "max_tokens": 1, "temperature": -1}
-            await self._small("wrong", f"{api}/chat/completions", wrong, small_s)
-        else:
-            self.skipped.append("a wrong request: the requests of a probe are used up")
-        await self._measured("tokens")
+        if seen:
+            await self._measured("tokens")  # between both scrapes is this stream alone
+        answered = await self._small_ones(model)
+        if not (seen and answered):
+            await self._measured("tokens" if answered else "no token")
 
-    async def _small(self, name: str, path: str, body: dict[str, Any], limit_s: float) -> None:
+    async def _without_stream(self, model: str, streamed: Streamed) -> None:
+        """Refused or without a token: perhaps the model makes none and embeds."""
+        self.skipped.append("further requests for tokens: the stream brought none")
+        if streamed.status in OTHER_WAY and not self._unknown_model():
+            body = {"model": model, "input": PROMPT}
+            path = f"{self.address.api}/embeddings"
+            await self._small("embedding", path, body)
+            if self.asker.exchanges[-1].name == "embedding" and self.asker.exchanges[-1].fine:
+                await self._measured("tokens")
+                return
+        await self._measured("refused" if refused(streamed.status) else "no token")
+
+    async def _small_ones(self, model: str) -> bool:
+        """A chat, a completion, what was asked for, a wrong chat; False when one hangs."""
+        body: dict[str, Any] = {"model": model, "max_tokens": SMALL_TOKENS}
+        chat = {**body, "messages": [{"role": "user", "content": PROMPT}]}
+        chats = f"{self.address.api}/chat/completions"
+        wanted = [
+            ("chat", chats, chat),
+            ("completion", f"{self.address.api}/completions", {**body, "prompt": PROMPT}),
+        ]
+        if self.question.structured:
+            wanted.append(("structured", chats, {**chat, **features.STRUCTURED}))
+        if self.question.tools:
+            wanted.append(("tools", chats, {**chat, **features.TOOLS}))
+        wanted.append(("wrong", chats, {**chat, "max_tokens": 1, "temperature": -1}))
+        for name, path, asked in wanted:
+            await self._small(name, path, asked)
+            row = self.asker.exchanges[-1]
+            if row.name in ("chat", "completion") and row.error == "timeout":
+                self.skipped.append(f"what comes after {name}: it hangs")
+                return False
+        return True
+
+    async def _small(self, name: str, path: str, body: dict[str, Any]) -> None:
+        last_scrape = self.first is not None and self.found.metrics is None
         if time.monotonic() > self.asker.deadline - 0.2:
             self.skipped.append(f"{name}: no time left")
             return
-        if self.asker.left <= 1:
+        if self.asker.left <= last_scrape:
             self.skipped.append(f"{name}: the requests of a probe are used up")
             return
+        limit_s = self.question.timeout_s * SMALL_SHARE
+        body = self.found.dialect.spoken(body)
         row, answer = await self.asker.post(name, path, body, limit_s)
         if name == "structured" and row.fine:
-            self.asker.exchanges[-1] = replace(row, problem=_against_schema(answer))
+            self.asker.exchanges[-1] = replace(row, problem=features.against_schema(answer))
 
     async def _stream(self, model: str) -> Streamed:
         """A stream of a chat, or of a completion where the server has no chat."""
@@ -265,10 +299,9 @@ class _Run:
         chat = {**body, "messages": [{"role": "user", "content": PROMPT}]}
         path = f"{self.address.api}/chat/completions"
         row, streamed = await self._one_stream(path, chat, behind)
-        if row.status == 401 and self.asker.key is not None and not self.asker.keyed:
-            self.asker.keyed = True
+        while self.asker.give_key(row) or self._learns(chat, row):
             row, streamed = await self._one_stream(path, chat, behind)
-        if row.status in (400, 404, 405, 501) and not self._unknown_model():
+        if row.status in OTHER_WAY and not self._unknown_model():
             path = f"{self.address.api}/completions"
             _, streamed = await self._one_stream(path, {**body, "prompt": PROMPT}, behind)
         elif behind and streamed.merged and streamed.lag_ms > streamed.total_ms / 2:
@@ -282,7 +315,12 @@ class _Run:
     ) -> tuple[Exchange, Streamed]:
         first_s = self.question.timeout_s * FIRST_TOKEN_SHARE
         enough_s = ENOUGH_S if behind else None
-        return await self.asker.stream(path, body, first_s, enough_s=enough_s)
+        spoken = self.found.dialect.spoken(body)
+        return await self.asker.stream(path, spoken, first_s, enough_s=enough_s)
+
+    def _learns(self, body: dict[str, Any], row: Exchange) -> bool:
+        """Whether the refusal of this request told how to ask instead."""
+        return self.asker.left > 2 and self.found.dialect.learn(body, row.status, row.said)
 
     def _unknown_model(self) -> bool:
         models = self.found.models
@@ -337,47 +375,3 @@ def refused(status: int | None) -> bool:
     """Whether this answer ended a request that the engine may never have had; 502 and 504 are those of
     a proxy that waited for it."""
     return status is not None and status >= 400 and status not in (502, 504)
-
-
-def _against_schema(answer: Any) -> str:
-    """What is wrong with the content that STRUCTURED asked for; "" when nothing is, or it was cut."""
-    try:
-        choice = answer["choices"][0]
-        content, finish = choice["message"]["content"], choice.get("finish_reason")
-    except (TypeError, LookupError, AttributeError):
-        return "the answer has no content"
-    found = parsed(str(content).encode())
-    if isinstance(found, dict) and found.get("answer") in ("yes", "no") and len(found) == 1:
-        return ""
-    return "" if finish == "length" else "the content is not JSON of the schema that was given"
-
-
-STRUCTURED: dict[str, Any] = {
-    "max_tokens": 64,
-    "response_format": {
-        "type": "json_schema",
-        "json_schema": {
-            "name": "answer",
-            "schema": {
-                "type": "object",
-                "properties": {"answer": {"enum": ["yes", "no"]}},
-                "required": ["answer"],
-                "additionalProperties": False,
-            },
-        },
-    },
-}
-
-TOOLS: dict[str, Any] = {
-    "max_tokens": 64,
-    "tools": [
-        {
-            "type": "function",
-            "function": {
-                "name": "add",
-                "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
-            },
-        }
-    ],
-    "tool_choice": "auto",
-}

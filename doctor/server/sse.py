@@ -8,6 +8,10 @@ from typing import Any
 EVENT_LIMIT = 1 << 20
 """Bytes of one event: the largest that an engine sends holds the log probabilities of one token."""
 
+LINES_LIMIT = 1000
+OTHER_LIMIT = 2048
+FIELDS = (b":", b"event:", b"id:", b"retry:")
+
 
 class Events:
     """A sink for the body of a stream: when which token came, how many, and how it ended.
@@ -27,7 +31,11 @@ class Events:
         self.other = b""
         """The beginning of what was no event at all."""
         self.bad = 0
+        self.example = b""
+        """The first event that could not be read."""
         self._rest = b""
+        self._lines: list[bytes] = []
+        """Of an event that is not complete: WHATWG HTML, section 9.2.6, joins them."""
 
     def take(self, data: bytes, now: float) -> None:
         """The next part of the body."""
@@ -37,17 +45,26 @@ class Events:
             self.bad += 1
             self._rest = b""
         for line in lines:
-            if line.startswith(b"data:"):
-                self._event(line[5:].strip(), now)
-            elif len(self.other) < 2048 and not line.startswith(
-                (b":", b"event:", b"id:", b"retry:")
-            ):
-                self.other += line + b"\n"
+            self._line(line, now)
 
-    def end(self) -> None:
-        """The body is complete: what is left was no event."""
-        self.other += self._rest[:2048]
-        self._rest = b""
+    def end(self, now: float) -> None:
+        """The body has ended; the last event may lack its blank line, as openai's client has it."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._line(rest, now)
+        self._line(b"", now)
+
+    def _line(self, line: bytes, now: float) -> None:
+        line = line.rstrip(b"\r")
+        if line.startswith(b"data:"):
+            if len(self._lines) < LINES_LIMIT:
+                self._lines.append(line[5:].strip())
+        elif not line:
+            if self._lines:
+                lines, self._lines = self._lines, []
+                self._event(lines[0] if len(lines) == 1 else b"\n".join(lines), now)
+        elif len(self.other) < OTHER_LIMIT and not line.startswith(FIELDS):
+            self.other += line[:OTHER_LIMIT] + b"\n"
 
     def _event(self, data: bytes, now: float) -> None:
         if data == b"[DONE]":
@@ -63,6 +80,7 @@ class Events:
             event = json.loads(data)
         except (ValueError, RecursionError):
             self.bad += 1
+            self.example = self.example or data[:OTHER_LIMIT]
             return
         self._decoded(event, first, now)
 
@@ -81,10 +99,10 @@ class Events:
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict):
             return
-        if isinstance(reason := choice.get("finish_reason"), str):
-            self.finish = reason
         delta = choice.get("delta")
-        if first and isinstance(delta, dict) and "role" in delta and not _brings(delta):
+        if isinstance(reason := choice.get("finish_reason"), str) and reason:
+            self.finish = reason  # counts, also when all tokens were thoughts that are not shown
+        elif first and isinstance(delta, dict) and "role" in delta and not _brings(delta):
             return  # the opening event of a chat
         self.times.append(now)
 
@@ -104,9 +122,18 @@ def error_text(body: object, limit: int = 300) -> str:
         return ""
     error = body.get("error", body.get("detail", body.get("message")))
     if isinstance(error, dict):
-        error = error.get("message") or error.get("msg") or error.get("code")
+        error = error.get("message") or error.get("msg") or error.get("code") or error.get("detail")
     if isinstance(error, list):
-        error = "; ".join(
-            str(row.get("msg", row) if isinstance(row, dict) else row) for row in error
-        )
+        error = "; ".join(_row(row) for row in error)
     return " ".join(str(error).split())[:limit] if error else ""
+
+
+def _row(row: object) -> str:
+    """One of pydantic's errors: the place in the request and what is wrong there."""
+    if not isinstance(row, dict):
+        return str(row)
+    place = row.get("loc")
+    words = [str(row.get("msg", row))]
+    if isinstance(place, list):
+        words.insert(0, ".".join(str(part) for part in place) + ":")
+    return " ".join(words)

@@ -56,7 +56,7 @@ def test_events_however_they_are_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(CHAT)]
     for number, (start, end) in enumerate(pairwise(places)):
         events.take(CHAT[start:end], float(number))
-    events.end()
+    events.end(9.0)
     assert (len(events.times), events.tokens, events.finish, events.done) == (3, 3, "length", True)
     assert (events.error, events.bad) == ("", 0)
 
