@@ -23,6 +23,10 @@ MARGIN = 1.5
 """What a client should wait of the worst answer that was measured."""
 
 
+OWN_SHARE = 0.3
+"""Of the worst first token, by which the doctor itself was late: the engine takes its CPU."""
+
+
 def _seconds(value: float | None) -> str:
     if value is None:
         return "?"
@@ -33,22 +37,35 @@ def _why(ramp: Ramp, step: Step) -> str:
     if ramp.cause == "failed":
         return step.said or "what they were told was not kept"
     if ramp.cause == "queueing":
-        queue = f", {_seconds(step.queue_mean)} on average" if step.queue_mean else ""
+        most = ramp.max_num_seqs or int(step.running_most or 0)
+        mean = step.ttft_mean or step.ttft_median
+        runs = f"; at most {most} run at once" if 0 < most < step.concurrency else ""
         return (
-            f"they wait in the engine's queue{queue}: {step.running_most:.0f} ran and "
-            f"{step.waiting_most:.0f} waited"
+            f"they wait in the engine's queue, {_seconds(step.queue_mean)} of the "
+            f"{_seconds(mean)} to the first token on average{runs}"
         )
     if ramp.cause == "preemption":
         return (
             f"the KV cache was full and {plural(int(step.preemptions or 0), 'request')} preempted"
         )
     if ramp.cause == "stalled":
-        return f"the engine made no step while {step.running_most:.0f} requests ran"
+        count = plural(int(step.running_most or step.concurrency), "request")
+        return f"the engine made no step while {count} waited for it"
     if ramp.cause == "blocked-loop":
         return f"the server's event loop was blocked: /health took {_seconds(step.loop_lag)}"
     if step.running_most is None:
         return "why is not told: the server shows no metrics"
-    return "the engine is that slow with so many at once: nothing waited, nothing was preempted"
+    queue = f"{_seconds(step.queue_mean)} in the queue on average, " if step.queue_mean else ""
+    late = ""
+    if _is_own(step):
+        late = f"; this machine ran the doctor {_seconds(step.own_lag)} late, which is part of it"
+    return f"the engine is that slow with so many at once: {queue}nothing was preempted{late}"
+
+
+def _is_own(step: Step) -> bool:
+    """Whether the doctor waited for a CPU a large part of the time."""
+    worst = step.ttft_worst or step.total_worst or 0.0
+    return (step.own_lag or 0.0) >= OWN_SHARE * worst > 0
 
 
 def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
@@ -103,8 +120,9 @@ def load_late(ramp: Ramp) -> Iterator[Finding]:
     than the limit (--limit, 30 s without one; --first-token). One step between the last good and the
     first bad one narrows it. Requests that failed and were not late are told with their error. Else
     the cause follows from the server's own numbers during that step: no iteration for 2 s and more
-    while requests ran is a stalled engine; preemptions are counted; a queue has waiting
-    requests, and 30 % of the first token's time in it; /health later than 1 s is a blocked event loop.
+    while requests were open is a stalled engine; preemptions are counted; a queue took 30 % of the mean
+    time to the first token, by its own sum and count; /health more than 1 s later than the doctor's own
+    event loop is a blocked one.
 
     ## Fix safety
     Manual: the launch, the replicas or the clients have to be changed.
@@ -119,7 +137,8 @@ def load_late(ramp: Ramp) -> Iterator[Finding]:
     words = f"{bad} of {plural(step.requests, 'answer')} came late or not at all"
     if step.failed and not step.late:
         words = f"{step.failed} of {plural(step.requests, 'request')} failed"
-    confidence: Confidence = "likely" if step.running_most is None else "certain"
+    doubt = step.running_most is None or (ramp.cause == "slow" and _is_own(step))
+    confidence: Confidence = "likely" if doubt else "certain"
     yield Finding(
         about="load",
         message=f"with {step.concurrency} at once {words} (limit {limit}): {_why(ramp, step)}",

@@ -121,8 +121,11 @@ class Step:
     ttft_worst: float | None
     total_median: float | None
     total_worst: float | None
+    ttft_mean: float | None = None
     queue_mean: float | None = None
     """By the server's own sum over count."""
+    server_first: float | None = None
+    """Mean time to the first token, by the server's own sum over count."""
     waiting_most: float | None = None
     running_most: float | None = None
     preemptions: float | None = None
@@ -130,10 +133,14 @@ class Step:
     tokens_per_s: float | None = None
     loop_lag: float | None = None
     """The longest answer of /health meanwhile: how late the server's event loop is."""
+    own_lag: float | None = None
+    """How late the doctor's own event loop was at most: no time is known better than that."""
     steps_made: float | None = None
     """Iterations of the engine; 0 with requests running is a stalled one."""
     said: str = ""
     """What the first request that failed was told."""
+    tokens_mean: float | None = None
+    """Tokens of an answer."""
 
 
 @frozen
@@ -185,6 +192,8 @@ class Quality:
     marks: tuple[int, int] = (0, 0)
     language: tuple[int, int] = (0, 0)
     format: tuple[int, int] = (0, 0)
+    sampled: tuple[int, int] = (0, 0)
+    """Answers with a token that was not the most likely one."""
     distinct: tuple[float, float] = (0.0, 0.0)
     cause: str = ""
     """The switch that takes the difference away, where the doctor could start the engine."""

@@ -11,6 +11,7 @@ from typing import Any
 from infer_doctor.facts.run import Ramp, Step
 from infer_doctor.runs.endpoint import CONNECT_S, Endpoint, open_endpoint, way
 from infer_doctor.server import load, metrics
+from infer_doctor.server.ask import Ticker
 from infer_doctor.server.http import BODY_LIMIT
 from infer_doctor.server.metrics import Scrape
 
@@ -25,13 +26,16 @@ GIVE_UP = 3.0
 
 WATCH_S = 0.5
 QUEUE_SHARE = 0.3
-"""Of the late answers' mean first token that was spent in the queue: then the queue is the cause."""
+"""Of the mean first token that was spent in the queue: then the queue is the cause."""
 
 STALL_S = 2.0
 """As in server-engine-stalled: a step of an engine may take some hundred ms, one with a long prompt more."""
 
 BLOCKED_S = 1.0
 """An answer of /health: it takes a millisecond of the event loop, so a longer one waited for it."""
+
+FULL = 0.9
+"""Of the tokens that were asked for: shorter answers do not show how long full ones take."""
 
 Progress = Callable[[int, int, int], None]
 """Concurrency, answers so far, requests of the step."""
@@ -114,8 +118,14 @@ async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
     broken = next((row for row in steps if row.late or row.failed), None)
     safe = [row.concurrency for row in steps if not row.late and not row.failed]
     below = [number for number in safe if broken is None or number < broken.concurrency]
-    if all(row.running_most is None for row in steps):
+    if broken is not None and all(row.running_most is None for row in steps):
         gaps.append("/metrics of the server gave nothing: causes cannot be told apart")
+    answered = [row.tokens_mean for row in steps if row.tokens_mean is not None]
+    if broken is None and not exact and min(answered, default=0) < FULL * wanted.tokens:
+        gaps.append(
+            f"the server ends answers by itself, after {min(answered, default=0):.0f} tokens on "
+            f"average and not {wanted.tokens}: longer ones take longer"
+        )
     return Ramp(
         url=endpoint.route.address.url,
         limit_s=wanted.limit_s,
@@ -126,7 +136,7 @@ async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
         broken=broken,
         cause=cause_of(broken, wanted) if broken is not None else "",
         max_num_seqs=wanted.max_num_seqs,
-        gaps=tuple(gaps) if broken is not None else (),
+        gaps=tuple(gaps),
     )
 
 
@@ -153,6 +163,7 @@ async def _step(
     before = await _scrape(endpoint)
     watch = Watch()
     watching = asyncio.create_task(_watched(endpoint, watch))
+    ticker = Ticker()
 
     def told(outcomes: Any) -> bool:
         if progress is not None:
@@ -160,15 +171,16 @@ async def _step(
         return False
 
     try:
-        outcomes = await load.run(endpoint.route, spec, until=told)
+        async with ticker.running():
+            outcomes = await load.run(endpoint.route, spec, until=told)
     finally:
         watch.end()
         watching.cancel()
     after = await _scrape(endpoint)
     level = load.summarize(outcomes, at_once)
+    good = sum(not row.error for row in outcomes)
     late = [row for row in outcomes if _is_late(row, wanted)]
     failed = [row for row in outcomes if row.error and row not in late]
-    queue = _between_scrapes(before, after, "queue")
     first = sorted(row.times[0] - row.sent for row in outcomes if row.times)
     whole = sorted(row.end - row.sent for row in outcomes)
     known = watch.scrapes > 0
@@ -177,17 +189,21 @@ async def _step(
         requests=len(outcomes),
         failed=len(failed),
         late=len(late),
+        ttft_mean=round(sum(first) / len(first), 4) if first else None,
         ttft_median=_middle(first),
         ttft_worst=first[-1] if first else None,
         total_median=_middle(whole),
         total_worst=whole[-1] if whole else None,
-        queue_mean=queue,
+        queue_mean=_between_scrapes(before, after, "queue"),
+        server_first=_between_scrapes(before, after, "ttft"),
         waiting_most=watch.waiting if known else None,
         running_most=watch.running if known else None,
         kv_most=watch.kv if known else None,
         preemptions=_counted(before, after, "preemptions"),
         tokens_per_s=round(level.tokens_per_s, 2),
         loop_lag=round(watch.lag, 3),
+        own_lag=round(ticker.take() / 1000, 3),
+        tokens_mean=round(level.tokens / good, 1) if good else None,
         steps_made=_counted(before, after, "iterations"),
         said=f"{failed[0].error}: {failed[0].said}".removesuffix(": ") if failed else "",
     )
@@ -208,26 +224,39 @@ def cause_of(broken: Step, wanted: Wanted) -> Any:
     """Which of the six it is, by the server's own numbers during the step.
 
     Where none was late, requests failed, and what they were told is the cause. A stalled engine makes
-    no iteration while requests run, for two seconds and more; a blocked loop answers /health late; a
-    preemption is counted; a queue has waiting requests and a large mean time in it. What is left is an
-    engine that is as slow as that with so many at once.
+    no iteration for two seconds and more while requests are open; a preemption is counted; a queue is
+    a large part of the mean time to the first token; a blocked loop answers /health late. What is left
+    is an engine that is as slow as that with so many at once.
+
+    Sums over counts, not the gauges of waiting and running requests: where the engine fills all CPUs,
+    /metrics answers too seldom to show them.
     """
     if broken.failed and not broken.late:
         return "failed"
-    if broken.running_most and broken.steps_made == 0 and (broken.total_worst or 0.0) >= STALL_S:
+    if _stalled(broken):
         return "stalled"
     if broken.preemptions:
         return "preemption"
-    worst = broken.ttft_worst or broken.total_worst or 0.0
-    if broken.waiting_most and (broken.queue_mean or 0.0) >= QUEUE_SHARE * (
-        broken.ttft_median or worst
-    ):
+    queue = broken.queue_mean or 0.0
+    if _is_large(queue, broken.ttft_mean or broken.ttft_median):
         return "queueing"
-    if (broken.loop_lag or 0.0) >= BLOCKED_S:
+    if (broken.loop_lag or 0.0) - (broken.own_lag or 0.0) >= BLOCKED_S:
         return "blocked-loop"
-    if broken.waiting_most and wanted.max_num_seqs and broken.concurrency > wanted.max_num_seqs:
+    # The client, or the way to it, adds to every answer; the engine has a queue all the same.
+    most = wanted.max_num_seqs or broken.running_most or 0
+    if broken.concurrency > most > 0 and _is_large(queue, broken.server_first):
         return "queueing"
     return "slow"
+
+
+def _stalled(step: Step) -> bool:
+    """The gauges are of the last iteration: where none was made since, nobody may seem to run."""
+    open_ones = bool(step.running_most) or step.ttft_median is None
+    return step.steps_made == 0 and open_ones and (step.total_worst or 0.0) >= STALL_S
+
+
+def _is_large(part: float, whole: float | None) -> bool:
+    return part > 0 and whole is not None and part >= QUEUE_SHARE * whole
 
 
 async def _watched(endpoint: Endpoint, watch: Watch) -> None:

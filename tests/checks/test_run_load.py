@@ -55,7 +55,7 @@ def test_answers_after_the_limit() -> None:
     assert found.category == "queueing" and found.confidence == "certain"
     assert found.message == (
         "with 4 at once 5 of 8 answers came late or not at all (limit 2 s): they wait in the "
-        "engine's queue, 1.2 s on average: 2 ran and 2 waited"
+        "engine's queue, 1.2 s of the 1.4 s to the first token on average; at most 2 run at once"
     )
     assert [fix.title for fix in found.fixes] == [
         "Send at most 2 requests at once to one server, or use 2 replicas for 4",
@@ -70,13 +70,19 @@ def test_the_other_causes() -> None:
         "the KV cache was full and 3 requests preempted"
     )
     stalled = late(cause="stalled")
-    assert stalled.category == "engine_stalled" and "made no step" in stalled.message
+    assert stalled.category == "engine_stalled" and "no step while 2 requests" in stalled.message
     assert (
         "/health took 2.0 s"
         in late(cause="blocked-loop", broken=replace(LATE, loop_lag=2.0)).message
     )
     unknown = late(cause="slow", broken=replace(LATE, running_most=None))
     assert unknown.confidence == "likely" and "shows no metrics" in unknown.message
+    few = late(cause="slow", broken=replace(LATE, queue_mean=0.02, ttft_worst=3.0, own_lag=0.1))
+    assert few.confidence == "certain" and few.message.endswith(
+        "so many at once: 20 ms in the queue on average, nothing was preempted"
+    )
+    starved = late(cause="slow", broken=replace(LATE, queue_mean=0.0, ttft_worst=3.0, own_lag=1.5))
+    assert starved.confidence == "likely" and "ran the doctor 1.5 s late" in starved.message
     refused = replace(LATE, late=0, failed=8, said="HTTP 404: Not Found")
     lost = late(cause="failed", broken=refused)
     assert "8 of 8 requests failed" in lost.message and lost.message.endswith("HTTP 404: Not Found")

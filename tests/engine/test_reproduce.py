@@ -138,9 +138,8 @@ def test_cold_and_warm(engine: Path, model: Path, tmp_path: Path) -> None:
 
 def test_a_queue_and_a_healthy_server(engine: Path, model: Path, tmp_path: Path) -> None:
     """Two at once run; the client's limit lies between what two and what eight at once take."""
-    # On one CPU: its processes spin, and with two the client's own waits would hide the queue.
-    one = ("taskset", "-c", "0")
-    launch = [*one, *words(engine, model, *SMALL, "--max-num-seqs", "2")]
+    # On all CPUs, which its processes fill: /metrics and the doctor itself are late then.
+    launch = words(engine, model, *SMALL, "--max-num-seqs", "2")
     kept = str(tmp_path / "kept")
     arguments = ("--tokens", "200", "--most", "32", "--limit", "600", "--first-token", "2.5")
     code, report = reproduced(
@@ -151,7 +150,7 @@ def test_a_queue_and_a_healthy_server(engine: Path, model: Path, tmp_path: Path)
     assert code == 1, ramp
     assert rows["run-load-late"]["category"] == "queueing", ramp
     assert ramp["safe"] >= 2
-    assert ramp["broken"]["running_most"] == 2 and ramp["broken"]["waiting_most"] >= 1
+    assert ramp["broken"]["queue_mean"] >= 0.3 * ramp["broken"]["ttft_mean"]
     assert any("--max-num-seqs" in fix["title"] for fix in report["fixes"])
 
 
