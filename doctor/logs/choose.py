@@ -15,7 +15,8 @@ from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer
 from infer_doctor.logs.frames import TRAINING
 from infer_doctor.logs.numbers import answer
-from infer_doctor.logs.story import Hit, Place, Start, Unknown, in_order
+from infer_doctor.logs.outlived import after_ready, overcome, stopping, unproven
+from infer_doctor.logs.story import Hit, Start, Unknown, in_order
 from infer_doctor.model import Category, Confidence, Evidence
 from infer_doctor.redact import mask_line
 
@@ -62,21 +63,6 @@ ONE_PURPOSE = (
 )
 """Files that do nothing but take a setting or a checkpoint: there a bare assertion refuses it."""
 
-ORDER = (
-    "arguments",
-    "config",
-    "workers",
-    "weights",
-    "profile",
-    "kv",
-    "compile",
-    "graphs",
-    "warmup",
-    "server",
-    "serving",
-)
-"""Stages in their order, as far as it is fixed: compiling is part of the profile in V1."""
-
 STAGES = {
     "arguments": "reading arguments",
     "config": "reading the model's configuration",
@@ -102,7 +88,7 @@ def causes(start: Start, alive: int) -> list[Cause]:
     for hit in in_order(start.hits):
         if ready and hit.place.source == ready.source and hit.place.line < ready.line:
             continue  # it became ready after it
-        if _stopping(start, hit.place) or hit.stage == TRAINING or _overcome(start, hit):
+        if stopping(start, hit.place) or hit.stage == TRAINING or overcome(start, hit):
             continue
         kept.setdefault(hit.signature.id, []).append(hit)
     ranked = []
@@ -117,36 +103,9 @@ def causes(start: Start, alive: int) -> list[Cause]:
         explain(hit, found, start, weight=weight, count=count, alive=alive)
         for weight, _, hit, found, count in ranked
     ]
-    if ranked and _unproven(start, ranked[0][2]):
+    if ranked and unproven(start, ranked[0][2]):
         return []
     return known or list(_by_file(start))
-
-
-def _overcome(start: Start, hit: Hit) -> bool:
-    """Whether the process that said it went on to a later stage: it did not end there.
-
-    What a root says holds for the machine, and other processes may go on for a while.
-    """
-    if hit.signature.strength == "root" or hit.stage not in ORDER:
-        return False
-    reached = ORDER.index(hit.stage)
-    return any(
-        event.place.line > hit.place.line
-        and event.place.source == hit.place.source
-        and (event.tag, event.pid) == (hit.tag, hit.pid)
-        and event.mark.stage in ORDER[reached + 1 :]
-        for event in start.events
-    )
-
-
-def _unproven(start: Start, hit: Hit) -> bool:
-    """Whether an exception that no signature knows ended it, and the hit is a mere remark before it."""
-    if hit.raised or hit.signature.strength == "root" or hit.level in ("ERROR", "CRITICAL"):
-        return False
-    return any(
-        row.file and row.place.line > hit.place.line and not _after_ready(start, row.place.line)
-        for row in start.unknown
-    )
 
 
 def tells(start: Start) -> bool:
@@ -154,20 +113,11 @@ def tells(start: Start) -> bool:
     return any(not answer(hit, start).drop for hit in start.hits)
 
 
-def ended(start: Start, line: int) -> bool:
-    """Whether a process that died is told of after this line."""
-    return any(
-        hit.signature.send and hit.loud and hit.place.line > line
-        for hit in start.hits
-        if hit.signature.effect == "wrapper"
-    )
-
-
 def _by_file(start: Start) -> Iterator[Cause]:
     """An error in the engine's own words that no signature knows: its file tells what it is about."""
     for row in start.unknown:
         category = _raised_in(row)
-        if category is None or _after_ready(start, row.place.line):
+        if category is None or after_ready(start, row.place.line):
             continue
         said = mask_line(row.text.strip())[:200]
         yield Cause(
@@ -200,14 +150,6 @@ def _raised_in(row: Unknown) -> Category | None:
         if not narrow or not any(part in row.file for part in ONE_PURPOSE):
             return None  # a fault of the program, or of a library below it
     return next((found for part, found in RAISED_IN if part in row.file), None)
-
-
-def _stopping(start: Start, place: Place) -> bool:
-    """Whether a server that had run was being stopped by then: what it says in dying is no cause."""
-    stop = start.stopped
-    if not start.served or stop is None:
-        return False
-    return stop.source == place.source and stop.line < place.line
 
 
 def others(causes: Sequence[Cause]) -> tuple[Cause, ...]:
@@ -326,14 +268,14 @@ def to_send(start: Start, alive: int) -> str | None:
     known = [
         row
         for row in start.unknown
-        if not _after_ready(start, row.place.line) and not _stopping(start, row.place)
+        if not after_ready(start, row.place.line) and not stopping(start, row.place)
     ]
     fatal = [row for row in known if row.file] or known
     wrapper = next(
         (
             hit
             for hit in start.hits
-            if hit.signature.effect == "wrapper" and hit.loud and not _stopping(start, hit.place)
+            if hit.signature.effect == "wrapper" and hit.loud and not stopping(start, hit.place)
             if not hit.signature.send or hit.place.line > alive
         ),
         None,
@@ -343,7 +285,7 @@ def to_send(start: Start, alive: int) -> str | None:
             hit
             for hit in start.hits
             if hit.signature.send and hit.loud and hit.place.line > alive
-            if not _stopping(start, hit.place) and not _after_ready(start, hit.place.line)
+            if not stopping(start, hit.place) and not after_ready(start, hit.place.line)
         ),
         None,
     )
@@ -377,14 +319,4 @@ def to_send(start: Start, alive: int) -> str | None:
     return (
         f"{where} is only the echo: send the whole log from its first line, with the lines of the "
         "engine's and workers' processes above this one"
-    )
-
-
-def _after_ready(start: Start, line: int) -> bool:
-    """Errors after the start that a wrapper does not follow are requests' own."""
-    if start.ready is None or line < start.ready.place.line:
-        return start.ready is not None and line < start.ready.place.line
-    return not any(
-        hit.signature.effect == "wrapper" and hit.loud and hit.place.line >= start.ready.place.line
-        for hit in start.hits
     )

@@ -44,13 +44,15 @@ KSERVE = re.compile(
 )
 """After the time: 1 kserve ERROR [__main__.py:<module>():254] text."""
 LEVELS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
+WORDS = "Debug|Info|Warn|Warning|Error|Critical|Fatal"
+"""As the servers around an engine write them, in brackets."""
 VLLM = re.compile(
     rf"(?P<level>{LEVELS}) (?P<time>\d\d-\d\d(?:-\d{{4}})? \d\d:\d\d:\d\d(?:\.\d+)?) "
     r"(?:\[(?P<file>[^\]\s]+)\]|(?P<old>[\w./]+:\d+)\])\s?"
 )
 ISO = re.compile(
     r"\[?(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)(?:Z|[+-]\d\d:?\d\d)?\]?[ ,:-]*"
-    rf"(?:\[?(?P<level>{LEVELS})\]?[ :-]*)?"
+    rf"(?:\[?(?P<level>{LEVELS})\]?[ :-]*|\[(?P<word>{WORDS})\] )?"
 )
 TRT = re.compile(
     r"\[(?P<time>\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] \[TRT(?:-LLM)?\] \[(?P<letter>[A-Z])\] ?"
@@ -182,7 +184,12 @@ def _line(text: str, outer: str | None) -> Line:
         elif match := VLLM.match(text) or ISO.match(text) or TRT.match(text) or GLOG.match(text):
             groups = match.groupdict()
             letter = groups.get("letter") or groups.get("bare")
-            level = groups.get("level") or (LETTERS.get(letter, "") if letter else "") or level
+            level = (
+                groups.get("level")
+                or (groups.get("word") or "").upper()
+                or (LETTERS.get(letter, "") if letter else "")
+                or level
+            )
             time = time or groups.get("time")
             if match.re is ISO and not level and (kserve := KSERVE.match(text, match.end())):
                 level, match = kserve["level"], kserve

@@ -10,6 +10,7 @@ from infer_doctor.facts.log import Cause, ColdStart, EngineLog, Serving
 from infer_doctor.logs import choose, cold
 from infer_doctor.logs.line import Line
 from infer_doctor.logs.line import read as read_line
+from infer_doctor.logs.outlived import ended
 from infer_doctor.logs.scan import Scanner
 from infer_doctor.logs.serving import STATISTICS_KIND, Statistics, bulk
 from infer_doctor.logs.signatures import patterns
@@ -44,6 +45,16 @@ ENGINES_OWN = re.compile(
     rb"INFO: {5}|ERROR: {4}(?! )|\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6}"
 )
 """A line that an inference engine, its server or its libraries may have written."""
+
+ANOTHER = re.compile(
+    rb"\b(ollama|llama_model_loader|llm_load|ggml_cuda_init|sglang|text[-_]generation[-_]launcher|lmdeploy|mindie)"
+)
+"""Other engines say much of the same."""
+
+STRICTLY_OWN = re.compile(
+    rb"(?i)vllm|tensorrt|trt-?llm|tritonserver|EngineCore|"
+    rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
+)
 
 FOREIGN = (
     "no line in it is one of vLLM, TensorRT-LLM or Triton: send the engine's own output "
@@ -105,12 +116,14 @@ def _read(
     total = 0
     gaps: list[str] = []
 
-    own = False
+    own = strictly = another = False
 
     def kind(raw: bytes) -> str | None:
-        nonlocal own
+        nonlocal own, strictly, another
         counted = bulk(raw)
         own = own or counted is not None or ENGINES_OWN.search(raw) is not None
+        strictly = strictly or STRICTLY_OWN.search(raw) is not None
+        another = another or ANOTHER.search(raw) is not None
         if counted == STATISTICS_KIND:
             for line in read_line(raw):
                 story_of(line).serves()
@@ -139,6 +152,7 @@ def _read(
     if statistics.bytes == 0 and not gaps:
         raise NotALog(f"{names[0]}: is empty")
     own = own or any(start.marked or start.unknown or choose.tells(start) for start in starts)
+    own = own and (strictly or not another)
     story = min(seen, key=lambda story: _rank(story, statistics, alone=len(seen) == 1))
     alone = sum(start.marked for start in starts) < 2 or len(seen) == 1
     rest = [start for other in seen if other is not story for start in other.starts]
@@ -182,7 +196,7 @@ def _facts(
     survived = [cause for cause in found if cause.effect == "survived"]
     cause = fatal[0] if fatal else None
     went_on = cause is not None and alive > _line(cause)
-    if cause and cause.effect == "stall" and (went_on or choose.ended(start, _line(cause))):
+    if cause and cause.effect == "stall" and (went_on or ended(start, _line(cause))):
         cause = None
     unexplained = None if cause else choose.to_send(start, alive)
     if cause is None and unexplained is None and story.in_traceback and not start.served:
@@ -195,7 +209,7 @@ def _facts(
     state = _state(start, cause, unexplained)
     foreign = () if own else (FOREIGN,)
     if not own:
-        unexplained = FOREIGN
+        cause, unexplained = None, FOREIGN
     elif state == "incomplete":
         unexplained = (
             f"the log ends while {choose.STAGES.get(start.stage, start.stage)} and holds no error: "

@@ -20,7 +20,8 @@ HITS_KEPT = 400
 
 EVENTS_KEPT = 600
 
-FRAME = re.compile(r'^\s*File "([^"]*)", line \d+, in (\S+)')
+FRAME = re.compile(r'^\s*File "([^"]*)", line \d+,? in (\S+)')
+"""Without the comma in the stacks of faulthandler and Ray."""
 QUOTED = re.compile(
     r"Received request [^:]+:|Request \S+ (?:details|JSON body):|response_body=|"
     r"Generated response [^:]+:|.*?, input_value=|"
@@ -39,6 +40,7 @@ BARE_ERRORS = re.compile(
     r"^(?:Killed|Segmentation fault|Aborted|Bus error|terminate called|Fatal Python error|"
     r"\S+: error: |fatal error: |nvcc fatal|docker: Error|Error: |ERROR: |panic: |UNAVAILABLE: )"
 )
+SAID_PLAINLY = re.compile(r"(?:Error|ERROR|Exception|panic|fatal error): \S")
 CONFIG_VALUES = re.compile(
     r"\b(?P<key>tensor_parallel_size|pipeline_parallel_size|data_parallel_size|max_seq_len|"
     r"max_model_len|gpu_memory_utilization|quantization|kv_cache_dtype|dtype|model|max_num_seqs|"
@@ -139,6 +141,14 @@ class Start:
     @property
     def failed(self) -> bool:
         return any(hit.signature.effect in ("fatal", "wrapper") and hit.loud for hit in self.hits)
+
+    @property
+    def over(self) -> bool:
+        """Whether its process is known to have ended: before its first mark, what it only logged at
+        ERROR (a plugin that is not loaded) it outlived."""
+        return self.failed and (
+            self.marked or any(hit.raised and not hit.level for hit in self.hits)
+        )
 
     def number_of(self, name: str) -> float | None:
         """A value that the log printed, as a number."""
@@ -264,7 +274,8 @@ class Story:
     def _unknown(self, place: Place, line: Line, ended: bool) -> None:
         """Remember an error that the catalogue does not know."""
         match = EXCEPTION.match(line.text)
-        loud = line.level in ("ERROR", "CRITICAL") and line.text.strip()
+        loud = line.level in ("ERROR", "CRITICAL") and bool(line.text.strip())
+        loud = loud or SAID_PLAINLY.match(line.text) is not None
         if (match or (loud and not line.text.startswith(" "))) and len(self.now.unknown) < 50:
             self.now.unknown.append(
                 Unknown(
@@ -329,9 +340,9 @@ class Story:
         if mark.begins:
             child = re.match(r"EngineCore|Worker|VllmWorker|Ray|ApiServer_[1-9]", line.tag)
             later = start.stage not in ("", "arguments")
-            return not child and (later or start.failed)
+            return not child and (later or start.over)
         if mark.engine and line.tag in start.engine_pids:
-            return start.failed or start.engine_pids[line.tag] != line.pid
+            return start.over or start.engine_pids[line.tag] != line.pid
         return False
 
     def _settings(self, text: str) -> None:
