@@ -7,22 +7,22 @@ from collections.abc import Iterator, Mapping
 from infer_doctor.cluster.compare import MASK, MASKED, advise
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_files import launch_variables
 from infer_doctor.facts.network import IFNAMES, Interfaces, OwnName, chosen, leading
 from infer_doctor.facts.nodes import Node, Nodes
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding, Missing, Severity
 from infer_doctor.registry import check
 from infer_doctor.units import names as words
 
 
-def variables(node: Node, launch: Launch | None) -> Mapping[str, str] | Missing:
+def variables(node: Node, launch: Launch | None, *deciding: str) -> Mapping[str, str] | Missing:
     """What the engine would see on a node: its own variables under those of the launch."""
     found = node.get(Environ)
     if isinstance(found, Missing):
         return found
-    return {**found.variables, **launch_variables(launch)}
+    return of_engine(launch, found, *deciding)
 
 
 @check("cluster-interface-missing", severity="error", category="nccl_network", since="0.3")
@@ -45,7 +45,7 @@ def interface_missing(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
     named = 0
     alike: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes.nodes:
-        values, rows = variables(node, launch), node.get(Interfaces)
+        values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
         if isinstance(values, Missing):
             unknown.append(f"the variables of {node.name} are not known: {values.reason}")
             continue
@@ -178,7 +178,7 @@ def subnet_differs(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
 
 def _networks(node: Node, launch: Launch | None, nodes: Nodes) -> frozenset[str] | Missing:
     """The networks by which a node may reach others."""
-    values, rows = variables(node, launch), node.get(Interfaces)
+    values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
     if isinstance(rows, Missing):
         return rows
     used = leading(rows, {} if isinstance(values, Missing) else values)
@@ -215,7 +215,7 @@ def address_shared(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
     found = 0
     keys = {node.key for node in nodes.nodes}
     for node in nodes.nodes:
-        values, rows = variables(node, launch), node.get(Interfaces)
+        values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
         if isinstance(values, Missing):
             unknown.append(f"the variables of {node.name} are not known: {values.reason}")
             continue

@@ -12,7 +12,7 @@ from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
-from infer_doctor.facts.model_files import ModelFiles, launch_variables
+from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import advise, change_option, change_variable, drop_option
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.device import weakest, written
@@ -28,6 +28,7 @@ from infer_doctor.launch.judge import (
 )
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.model_judge import confidence, quantization_of, require_config
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -56,9 +57,7 @@ def _asked(
     version = version_of(options)
     if version is None or version >= VARIABLE_GONE:
         return None
-    variables = {**(environ.variables if environ and is_here(launch) else {})}
-    variables.update(launch_variables(launch))
-    if value := variables.get(VARIABLE):
+    if value := of_engine(launch, environ, VARIABLE).get(VARIABLE):
         where = Evidence(source="environment", excerpt=f"{VARIABLE}={value}")
         return value.upper().removesuffix("_VLLM_V1"), (where,), True
     return None

@@ -25,7 +25,7 @@ from infer_doctor.launch.judge import (
 )
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.model_judge import quantization_of
-from infer_doctor.launch.sizes import variable
+from infer_doctor.launch.variables import variable
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import parallel
 from infer_doctor.registry import check

@@ -13,7 +13,7 @@ from infer_doctor.fixes.models import advise, change_variable
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, is_here
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.sizes import variable
+from infer_doctor.launch.variables import variable
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import hub
 from infer_doctor.registry import check

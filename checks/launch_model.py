@@ -8,14 +8,13 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
-from infer_doctor.facts.model_files import ModelFiles, launch_variables
+from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_support import ModelSupport
 from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import (
     evidence,
     flag,
-    is_here,
     require_vllm,
     setting,
     value_of,
@@ -24,6 +23,7 @@ from infer_doctor.launch.judge import (
 )
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.model_judge import confidence, require_config
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.models import config as read
 from infer_doctor.models import hub
@@ -80,9 +80,7 @@ def context_too_long(
     own = config.values.get("model_max_length")
     if length <= limit or (isinstance(own, int) and length <= own):
         return
-    variables = {**(environ.variables if environ and is_here(launch) else {})}
-    variables.update(launch_variables(launch))
-    allowed = hub.is_true(variables, ALLOW)
+    allowed = hub.is_true_for_vllm(of_engine(launch, environ, ALLOW).get(ALLOW))
     yield Finding(
         about=LENGTH,
         confidence=confidence(config),
@@ -127,7 +125,9 @@ def architecture_unknown(
     if word(options, "model_impl") in ("transformers", "terratorch"):
         raise NotApplicable("another implementation is asked for")
     names = support.architectures
-    if not names or support.known:
+    if not names:  # vLLM goes by the model_type then, where its transformers maps it to a class
+        raise Unavailable("config.json names no architectures")
+    if support.known:
         return
     config = require_config(config, files, published)
     where = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infer_doctor.catalog.shm import release
 from infer_doctor.engine import NotApplicable
@@ -19,8 +19,8 @@ from infer_doctor.fixes.security import (
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, value_of
 from infer_doctor.launch.model import Container, Keyword, Launch, Place, Unknown, Variable, Word
-from infer_doctor.launch.sizes import variable
 from infer_doctor.launch.surroundings import SERVERS, require_container, written
+from infer_doctor.launch.variables import variable
 from infer_doctor.model import Evidence, Finding, Fix, Severity
 from infer_doctor.redact import SECRET_NAME, SECRET_OPTION
 from infer_doctor.registry import check
@@ -337,6 +337,8 @@ def cors_open(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         origins = [] if version >= ORIGINS_CLOSED_SINCE else ["*"]
     if isinstance(origins, str):
         origins = [origins]
+    if not isinstance(origins, Sequence):
+        raise Unavailable(f"--allowed-origins is {origins!r}, no list")
     if "*" not in origins:
         return
     given = "allowed_origins" in options.given

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_files import launch_variables, model_name
+from infer_doctor.facts.model_files import model_name
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch, Unknown
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.models import hub
 from infer_doctor.registry import probe
 
@@ -65,9 +66,8 @@ def hub_model(
     here = launch.machine == "local"
     if here and environ is None:
         raise Unavailable("the environment was not read")
-    given = launch_variables(launch)
-    variables = {**(environ.variables if environ is not None and here else {}), **given}
-    if hub.is_true(variables, "VLLM_USE_MODELSCOPE"):
+    variables = of_engine(launch, environ, *hub.OFFLINE, hub.MODELSCOPE, "HF_ENDPOINT")
+    if hub.from_modelscope(variables, options.version):
         raise Absent("the model comes from ModelScope")
     if here and "/" in name and host is not None and _is_folder(host, launch, name):
         raise Absent(f"{name} is a folder here")

@@ -14,10 +14,11 @@ from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities, GpuMemory, Gpus
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, why_not
-from infer_doctor.facts.model_files import ModelFiles, launch_variables
+from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Unavailable
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.registry import probe
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ def plan_inputs(
         raise Absent("the launch starts TensorRT-LLM; the memory plan is about vLLM")
     from infer_doctor.memory.architecture import Unplannable
 
-    variables = dict(launch_variables(launch))
-    if environ is not None and (launch is None or launch.machine == "local"):
-        variables = {**environ.variables, **variables}
+    variables = of_engine(launch, environ, *VARIABLES)
     environment = {name: variables[name] for name in VARIABLES if name in variables}
     not_here = files is None or (files.origin == "named" and not files.folder)
     named = published if not_here else None

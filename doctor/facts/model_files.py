@@ -11,6 +11,7 @@ from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch, Unknown
+from infer_doctor.launch.variables import of_engine, own, untold
 from infer_doctor.models import hub
 from infer_doctor.models.files import ModelFile, ModelFiles, Tensor, WeightIndex
 from infer_doctor.models.folder import from_folders
@@ -52,8 +53,11 @@ def read_model(
             model=name, origin="named", gaps=(f"{name}: object storage was not read",)
         )
     elsewhere = launch is not None and launch.machine == "another"
-    own = dict(environ.variables) if environ is not None else {}
-    variables = own if elsewhere else {**own, **launch_variables(launch)}
+    if elsewhere:  # where this machine may have the same model; the pod inherits nothing of it
+        variables = dict(environ.variables) if environ is not None else {}
+        variables[hub.MODELSCOPE] = own(launch).get(hub.MODELSCOPE, "")
+    else:
+        variables = of_engine(launch, environ)
     path = local_path(host, launch, name, variables)
     if path is not None and (found := host.stat(path)) is not None:
         if found["kind"] == "file":
@@ -72,16 +76,10 @@ def read_model(
             gaps=gaps,
             elsewhere=elsewhere,
         )
-    hidden = None if elsewhere else _hidden_cache(launch)
+    hidden = untold(launch, hub.MODELSCOPE, *(() if elsewhere else hub.PLACES))
     if hidden is not None:
-        raise Unavailable(f"the launch sets {hidden} to a value that it does not tell")
+        raise Unavailable(hidden)
     return _cached(host, name, options, variables, elsewhere, revision)
-
-
-def _hidden_cache(launch: Launch | None) -> str | None:
-    """A variable that places the cache and whose last value in the launch is not known."""
-    last = {row.name: row.value for row in launch.environment} if launch is not None else {}
-    return next((name for name in hub.PLACES if name in last and last[name] is None), None)
 
 
 def model_name(options: EngineOptions) -> str:
@@ -92,17 +90,6 @@ def model_name(options: EngineOptions) -> str:
     if not isinstance(name, str) or not name:
         raise Unavailable("the launch names no model")
     return name
-
-
-def launch_variables(launch: Launch | None) -> dict[str, str]:
-    """What the launch itself sets; a value that it does not tell is left out."""
-    found: dict[str, str] = {}
-    for variable in launch.environment if launch is not None else ():
-        if variable.value is None:
-            found.pop(variable.name, None)
-        else:
-            found[variable.name] = variable.value
-    return found
 
 
 def local_path(
@@ -171,7 +158,7 @@ def _cached(
     roots = hub.caches(variables)
     if isinstance(extra, str):
         roots.insert(0, hub.expand(extra, variables))
-    if hub.is_true(variables, "VLLM_USE_MODELSCOPE"):
+    if hub.from_modelscope(variables, options.version):
         places = hub.modelscope_folders(name, variables, extra if isinstance(extra, str) else None)
         folders = [place for place in places if host.exists(place)]
         if folders:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
+from infer_doctor.facts.model_files import model_name
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Host, Unavailable
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.variables import of_engine, untold
 from infer_doctor.models import hub
 from infer_doctor.registry import probe
 
@@ -16,6 +19,20 @@ MODELS = "model cache"
 KERNELS = ("vLLM cache", "Triton cache", "FlashInfer cache", "Inductor cache")
 TEMPORARY = "temporary files"
 NAMED_MODEL = "model"
+
+
+PLACES = (
+    "HOME",
+    *hub.PLACES,
+    "VLLM_CACHE_ROOT",
+    "TRITON_CACHE_DIR",
+    "TRITON_HOME",
+    "FLASHINFER_WORKSPACE_BASE",
+    "TMPDIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    *hub.OFFLINE,
+)
+"""What decides where these are, and whether a model is downloaded."""
 
 
 @frozen
@@ -61,12 +78,15 @@ class Stores:
 
 
 @probe
-def stores(host: Host, environ: Environ, launch: Launch | None) -> Stores:
+def stores(
+    host: Host, environ: Environ, launch: Launch | None, options: EngineOptions | None
+) -> Stores:
     """statvfs of each place; places on one device together."""
     found: dict[int, list[tuple[Place, Mapping[str, object]]]] = {}
-    gaps = []
-    named = local_model(launch)
-    for role, path, source in places(environ.variables, named):
+    gaps = list(filter(None, [untold(launch, *PLACES)]))
+    named = local_model(options)
+    variables = of_engine(launch, environ)
+    for role, path, source in places(variables, named):
         if not path.startswith(("/", "~")) or "$" in path:
             gaps.append(f"{source}: {path!r} is no absolute path")
             continue
@@ -85,7 +105,7 @@ def stores(host: Host, environ: Environ, launch: Launch | None) -> Stores:
         found.setdefault(space["device"], []).append((place, space))
     return Stores(
         stores=tuple(_store(rows) for rows in found.values()),
-        offline=_offline(environ.variables, named),
+        offline=_offline(variables, named),
         uid=host.ask("identity")["uid"],
         gaps=tuple(gaps),
     )
@@ -167,16 +187,15 @@ def _expand(path: str, home: str) -> str:
     return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
-def local_model(launch: Launch | None) -> str | None:
+def local_model(options: EngineOptions | None) -> str | None:
     """The folder that the launch names as its model by an absolute path."""
-    if launch is None:
+    if options is None:
         return None
-    words = launch.command
-    for place, word in enumerate(words[:-1]):
-        after = words[place + 1]
-        if word in ("serve", "trtllm-serve", "--model", "--model_path") and after.startswith("/"):
-            return after.rstrip("/") or "/"
-    return next((w[8:] for w in words if w.startswith("--model=/")), None)
+    try:
+        name = model_name(options)
+    except Unavailable:
+        return None
+    return (name.rstrip("/") or "/") if name.startswith("/") else None
 
 
 def _offline(variables: Mapping[str, str], named: str | None) -> str | None:

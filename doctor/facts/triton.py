@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_files import launch_variables, local_path
+from infer_doctor.facts.model_files import local_path
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch, Word
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.registry import probe
 from infer_doctor.trtllm.folder import TrtEngine, folder_of
 from infer_doctor.trtllm.triton import TritonRepository, is_repository, model_of
@@ -31,8 +32,7 @@ def triton_repository(
         raise Unavailable(f"the model repository is {word.text}, which the launch does not tell")
     if host is None:
         raise Unavailable(f"{word.text} lies on the machine that will run {launch.name}")
-    variables = dict(environ.variables) if environ and launch.machine == "local" else {}
-    variables.update(launch_variables(launch))
+    variables = of_engine(launch, environ)
     path = local_path(host, launch, word.text, variables)
     if path is None:
         raise Unavailable(f"{word.text} lies on the machine that will run {launch.name}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_files import launch_variables, local_path
+from infer_doctor.facts.model_files import local_path
 from infer_doctor.facts.triton import TritonRepository, read_folder
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.model import Launch, Unknown
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.models import hub
 from infer_doctor.registry import probe
 from infer_doctor.trtllm.folder import TrtEngine
@@ -43,9 +44,7 @@ def trt_engine(
         if hub.is_repository(name):
             raise Absent(f"{name} is a model of the hub")
         raise Unavailable(f"{name} lies on the machine that will run {launch.name}")
-    variables = dict(environ.variables) if environ and launch.machine == "local" else {}
-    variables.update(launch_variables(launch))
-    path = local_path(host, launch, name, variables)
+    path = local_path(host, launch, name, of_engine(launch, environ))
     if path is None:
         if hub.is_repository(name):
             raise Absent(f"{name} is a model of the hub")

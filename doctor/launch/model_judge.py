@@ -9,10 +9,11 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
-from infer_doctor.facts.model_files import ModelFiles, launch_variables
+from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import advise, fetch_again
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Confidence, Fix
 from infer_doctor.models import hub
 
@@ -43,9 +44,7 @@ def require_local(files: ModelFiles) -> None:
 
 def offline_by(launch: Launch, environ: Environ | None) -> str | None:
     """The variable that forbids downloads."""
-    variables = {**(environ.variables if environ and launch.machine == "local" else {})}
-    variables.update(launch_variables(launch))
-    return hub.offline(variables)
+    return hub.offline(of_engine(launch, environ, *hub.OFFLINE))
 
 
 def require_final(files: ModelFiles, launch: Launch, environ: Environ | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch, Unknown
 
 SIZES = (
@@ -71,24 +70,6 @@ def memory_utilization(launch: Launch) -> float | None:
     except ValueError:
         return None
     return value if 0 < value <= 1 else None
-
-
-def variable(launch: Launch, name: str) -> str | None:
-    """What the launch itself sets; the last one counts.
-
-    Raises Unavailable when it is set to something that is not known, or in a way that is not read.
-    """
-    found = next((row for row in reversed(launch.environment) if row.name == name), None)
-    if found is not None:
-        if found.value is None:
-            raise Unavailable(f"the launch sets {name} to {found.source or 'what is not known'}")
-        return found.value
-    others = next((row.source for row in launch.environment if row.name == "*"), None)
-    if others is not None:
-        raise Unavailable(f"{others}, which may set {name}, was not read")
-    if any(name in word.text for word in (*launch.program, *launch.words)):
-        raise Unavailable(f"the launch sets {name} in a way that was not read")
-    return None
 
 
 def _product(sizes: Iterable[str]) -> int | None:

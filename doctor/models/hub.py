@@ -10,6 +10,9 @@ import os
 import re
 from collections.abc import Mapping
 
+from infer_doctor.host import Unavailable
+from infer_doctor.versions import release
+
 TRUE = ("1", "ON", "YES", "TRUE")
 """ENV_VARS_TRUE_VALUES of huggingface_hub/constants.py."""
 
@@ -17,6 +20,8 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
 """namespace/name or name (validate_repo_id of huggingface_hub/utils/_validators.py)."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Where huggingface_hub looks for a token, before its file (utils/_auth.py)."""
@@ -26,16 +31,33 @@ PLACES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
 
 ENDPOINT = "https://huggingface.co"
 
+MODELSCOPE = "VLLM_USE_MODELSCOPE"
+MODELSCOPE_TAKES_ONE = (0, 32)
+"""vllm/envs.py of 0.32.0 takes "1" and "true"; releases before took "true" alone ("not numbers"), up to
+which one was not looked at."""
+
 
 def is_true(variables: Mapping[str, str], *names: str) -> bool:
-    """Whether one of the variables is set to what the libraries take for true."""
+    """Whether one of the variables is set to what the hub's libraries take for true."""
     return any(variables.get(name, "").upper() in TRUE for name in names)
+
+
+def is_true_for_vllm(value: str | None) -> bool:
+    """Whether vLLM takes a value of its own switches for true (vllm/envs.py): not "yes" and "on"."""
+    return (value or "").strip().lower() in ("1", "true")
+
+
+def from_modelscope(variables: Mapping[str, str], version: str | None) -> bool:
+    """Whether vLLM gets its models from ModelScope; raises Unavailable where its version matters."""
+    value = variables.get(MODELSCOPE, "").strip()
+    if value == "1" and release(version) < MODELSCOPE_TAKES_ONE:
+        raise Unavailable(f"whether vLLM {version or ''} takes {MODELSCOPE}=1 is not catalogued")
+    return is_true_for_vllm(value)
 
 
 def offline(variables: Mapping[str, str]) -> str | None:
     """The variable that forbids downloads: "HF_HUB_OFFLINE=1"."""
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    return next((f"{name}={variables[name]}" for name in names if is_true(variables, name)), None)
+    return next((f"{name}={variables[name]}" for name in OFFLINE if is_true(variables, name)), None)
 
 
 def is_repository(name: str) -> bool:

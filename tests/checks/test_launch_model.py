@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from infer_doctor.checks.launch_model import (
     remote_code_needed,
     remote_code_needless,
 )
+from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig
 from infer_doctor.facts.model_support import ModelSupport, relatives
+from infer_doctor.launch.model import Variable
 from infer_doctor.testing import contract, examine
 
 QWEN = "Qwen--Qwen2.5-7B-Instruct"
@@ -86,6 +89,24 @@ def test_length_allowed_by_a_variable_is_a_warning() -> None:
     assert finding.severity == "warning"
 
 
+@pytest.mark.parametrize("value", ["YES", "on", "0", ""])
+def test_a_word_that_vllm_does_not_take_allows_nothing(value: str) -> None:
+    own = launch(VLLM_ALLOW_LONG_MAX_MODEL_LEN=value)
+    facts = (own, options(max_model_len=40000), config(QWEN))
+    assert [f.severity for f in examine(context_too_long, *facts).findings] == ["error"]
+
+
+def test_a_variable_that_the_launch_does_not_tell_is_not_that_of_this_machine() -> None:
+    name = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+    here = Environ(variables={name: "1"})
+    facts = (options(max_model_len=40000), config(QWEN), here)
+    (finding,) = examine(context_too_long, launch(), *facts).findings
+    assert finding.severity == "warning"
+    hidden = Variable(name=name, value=None, place=launch().place, source="shell")
+    own = dataclasses.replace(launch(), environment=(hidden,))
+    assert examine(context_too_long, own, *facts).outcome == "blocked"
+
+
 def unknown(**more: Any) -> list[Any]:
     names = ("NopeForCausalLM",)
     return [support(architectures=names, known=(), **more)]
@@ -98,6 +119,12 @@ def test_architecture_contract() -> None:
         fires=[launch(), options(), model, *unknown()],
         passes=[launch(), options(), config(QWEN), support()],
     )
+
+
+def test_a_model_without_architectures_is_undecided() -> None:
+    facts = (launch(), options(), config(QWEN), support(architectures=(), known=()))
+    result = examine(architecture_unknown, *facts)
+    assert (result.outcome, result.reason) == ("blocked", "config.json names no architectures")
 
 
 def test_architecture_removed() -> None:

@@ -237,6 +237,12 @@ def test_default_origins_by_version(image: str, outcome: str) -> None:
     assert examine(cors_open, *facts(text, "compose.yaml")).outcome == outcome
 
 
+@pytest.mark.parametrize("origins", ["null", "5", "{}"])
+def test_origins_that_are_no_list_are_undecided(origins: str) -> None:
+    given = line(f"vllm serve m/m --allow-credentials --allowed-origins {origins}")
+    assert examine(cors_open, *given).outcome == "blocked"
+
+
 def test_the_readers_see_every_container_of_a_file() -> None:
     text = "services:\n" + "".join(
         f"  llm{n}:\n    image: vllm/vllm-openai:v0.27.0\n    command: --model m/m\n"

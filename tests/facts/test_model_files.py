@@ -196,6 +196,28 @@ def test_modelscope(host: LiveHost, tmp_path: Path) -> None:
     assert model_files(host, options("org/x"), scope, Environ(variables={})).origin == "named"
 
 
+def test_modelscope_as_vllm_reads_it(host: LiveHost, tmp_path: Path) -> None:
+    model_folder.cached(tmp_path, "org/m", model_folder.folder(tmp_path / "m"))
+    environ = Environ(variables={"HF_HUB_CACHE": str(tmp_path)})
+    one, word = launch(VLLM_USE_MODELSCOPE="1"), launch(VLLM_USE_MODELSCOPE="YES")
+    new, old = options("org/m"), replace(options("org/m"), version="0.20.0")
+    assert model_files(host, new, word, environ).origin == "cache"
+    assert model_files(host, new, one, environ).origin == "named"
+    with pytest.raises(Unavailable, match=r"whether vLLM 0\.20\.0 takes VLLM_USE_MODELSCOPE=1"):
+        model_files(host, old, one, environ)
+
+
+def test_a_pod_does_not_get_its_model_from_the_modelscope_of_this_machine(
+    host: LiveHost, tmp_path: Path
+) -> None:
+    model_folder.cached(tmp_path, "org/m", model_folder.folder(tmp_path / "m"))
+    environ = Environ(variables={"HF_HUB_CACHE": str(tmp_path), "VLLM_USE_MODELSCOPE": "1"})
+    there = replace(launch(), machine="another")
+    found = model_files(host, options("org/m"), there, environ)
+    assert (found.origin, found.elsewhere) == ("cache", True)
+    assert model_files(host, options("org/m"), launch(), environ).origin == "named"
+
+
 @pytest.mark.parametrize("name", ["download_dir", "revision"])
 def test_place_or_revision_that_the_launch_does_not_tell(
     host: LiveHost, tmp_path: Path, name: str

@@ -6,14 +6,29 @@ from typing import Any
 
 import pytest
 
+from infer_doctor.facts.engine_options import EngineOptions, EngineQuestion
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.storage import Stores, local_model, places, stores
+from infer_doctor.facts.trt_release import trt_release
+from infer_doctor.facts.vllm_options import VllmTable, engine_options
 from infer_doctor.hands import VERSIONS
 from infer_doctor.host import Capture, Host
 from infer_doctor.launch.command import read as launch_of
+from infer_doctor.launch.model import Launch
 
 DISK = {"device": 1, "mount": "/", "type": "ext4", "total": 100, "free": 50, "inodes": 9}
 DISK |= {"inodes_free": 8, "read_only": False, "writable": True}
+
+
+def options_of(launch: Launch | None) -> EngineOptions | None:
+    """What an engine of a known version takes its settings from."""
+    if launch is None or launch.engine is None:
+        return None
+    if launch.engine == "tensorrt-llm":
+        question = EngineQuestion(name="tensorrt-llm", version="1.0.0")
+        return engine_options(launch, None, trt_release(launch, None, None, question, None, None))
+    table = VllmTable(basis="a test", exact=True, version="0.32.0", release="0.32.0")
+    return engine_options(launch, table)
 
 
 def paths(**variables: str) -> dict[str, str]:
@@ -88,7 +103,7 @@ def test_variables_of_the_compilers() -> None:
     ],
 )
 def test_the_model_that_a_launch_names_by_path(command: str, model: str | None) -> None:
-    assert local_model(launch_of(command.split())) == model
+    assert local_model(options_of(launch_of(command.split()))) == model
 
 
 def asked(
@@ -113,7 +128,7 @@ def asked(
             )
         )
     launch = launch_of(command.split()) if command else None
-    return stores(Host(captures), Environ(variables=variables), launch)
+    return stores(Host(captures), Environ(variables=variables), launch, options_of(launch))
 
 
 HOME = {
@@ -156,3 +171,15 @@ def test_no_download_is_possible() -> None:
     assert named.offline == "/models/x is a local folder"
     assert named.stores[0].about == "model"
     assert asked({"HOME": "/root", "HF_HUB_OFFLINE": "0"}, HOME).offline is None
+
+
+def test_what_the_launch_sets_goes_first() -> None:
+    answers = {**HOME, "/own/hub": {"device": 3}, "/mine/hub": {"device": 3}}
+    found = asked({"HOME": "/root", "HF_HOME": "/mine"}, answers, "env HF_HOME=/own vllm serve m")
+    (hub,) = [p for store in found.stores for p in store.places if p.role == "model cache"]
+    assert (hub.path, hub.source) == ("/own/hub", "HF_HOME")
+
+
+def test_a_model_that_keywords_or_a_file_name_is_found_too() -> None:
+    assert local_model(options_of(launch_of(["vllm", "serve", "--port", "1", "/m/x/"]))) == "/m/x"
+    assert local_model(None) is None

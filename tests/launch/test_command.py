@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.command import all_of, read
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.sizes import option, ranks, variable
+from infer_doctor.launch.sizes import option, ranks
+from infer_doctor.launch.variables import variable
 
 
 def words(launch: Launch) -> list[str]:
