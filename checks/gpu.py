@@ -152,8 +152,10 @@ def visible_devices_wrong(
     problem = visible_problem(visible.entries, gpus)
     if problem is None:
         by_uuid = [entry for entry in visible.entries if entry.startswith(("GPU-", "MIG-"))]
-        if rules is None or rules.takes_uuid or not by_uuid:
+        if not by_uuid or (rules is not None and rules.takes_uuid):
             return
+        if rules is None:
+            raise Unavailable("whether the installed engine takes UUIDs is not known")
         problem = f"{by_uuid[0]} is a UUID, and this vLLM turns every entry into an integer"
         evidence = (evidence[0], Evidence(source=rules.source, excerpt="no look-up by UUID"))
     yield Finding(

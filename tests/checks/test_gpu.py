@@ -15,13 +15,14 @@ from infer_doctor.checks.gpu import (
 )
 from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.cuda_init import DeviceNode, DeviceNodes
-from infer_doctor.facts.engine import EngineFact
+from infer_doctor.facts.engine import EngineFact, EngineSearch
 from infer_doctor.facts.gpu import EccRow, Gpu, GpuEcc, GpuMemory, Gpus, MemoryRow
 from infer_doctor.facts.kernel_log import LogLine, XidEvents, parse_xids
 from infer_doctor.facts.machine import Identity
 from infer_doctor.facts.owners import GpuOwners, Owner
 from infer_doctor.facts.pci import PciBus, PciDevice
-from infer_doctor.facts.visible import DeviceIdRules, VisibleDevices
+from infer_doctor.facts.visible import DeviceIdRules, VisibleDevices, device_id_rules
+from infer_doctor.host import Host, Unavailable
 from infer_doctor.launch.command import read as launch_of
 from infer_doctor.testing import contract, examine
 
@@ -179,11 +180,26 @@ def test_what_cuda_drops(value: str, words: str, repaired: str) -> None:
     assert finding.fixes[0].actions[0].text == f"export CUDA_VISIBLE_DEVICES={repaired}"
 
 
+def test_a_uuid_is_undecided_where_the_engine_is_not_known() -> None:
+    assert examine(visible_devices_wrong, visible("GPU-00000001"), gpus(2)).outcome == "blocked"
+    assert examine(visible_devices_wrong, visible("0"), gpus(2)).outcome == "passed"
+
+
+def test_without_a_vllm_only_cuda_reads_the_entries() -> None:
+    host, none = Host(()), EngineSearch(engines=())
+    assert device_id_rules(host, none, None).takes_uuid
+    other = EngineFact(
+        name="tensorrt-llm", version="1.0", distribution=None, package="/t", build=None
+    )
+    assert device_id_rules(host, EngineSearch(engines=(other,)), other).takes_uuid
+    with pytest.raises(Unavailable, match="could not be read"):
+        device_id_rules(host, EngineSearch(engines=(), gaps=("it could not be read",)), None)
+
+
 def test_a_uuid_is_wrong_only_for_a_vllm_that_wants_integers() -> None:
     by_uuid = visible("GPU-00000001")
     old = DeviceIdRules(takes_uuid=False, source="platforms/cuda.py")
     new = DeviceIdRules(takes_uuid=True, source="platforms/cuda.py")
-    assert examine(visible_devices_wrong, by_uuid, gpus(2)).outcome == "passed"
     assert examine(visible_devices_wrong, by_uuid, gpus(2), new).outcome == "passed"
     (finding,) = examine(visible_devices_wrong, by_uuid, gpus(2), old).findings
     assert "turns every entry into an integer" in finding.message
