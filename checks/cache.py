@@ -121,24 +121,25 @@ def not_writable(
     ## How it decides
     access(2) of the folder, or of its nearest existing parent when it is still to be made, for the
     user that the doctor runs as; run it as the engine's user. An error for the caches of compiled
-    kernels (vLLM, Triton, FlashInfer, Inductor) when a GPU engine is installed or a launch is
-    named: Triton makes its folder before the first kernel (triton/runtime/cache.py) and vLLM
-    fails with it (llm-d issue 1430, vLLM 0.19.1). For the model cache a warning when it does not
-    exist, so that no model can be in it; only a note when it does, since a cache that is mounted
-    read-only on purpose works as long as the model is complete. Nothing is said about the model
-    cache when no download is possible.
+    kernels (vLLM, Triton, FlashInfer, Inductor) when the launch starts an engine or, without a
+    launch, a GPU engine is installed: Triton makes its folder before the first kernel
+    (triton/runtime/cache.py) and vLLM fails with it (llm-d issue 1430, vLLM 0.19.1). For the model
+    cache a warning when it does not exist, so that no model can be in it; only a note when it does,
+    since a cache that is mounted read-only on purpose works as long as the model is complete.
+    Nothing is said about the model cache when no download is possible.
 
     ## Fix safety
     Manual: the start of the container has to change.
     """
     gpu_engine = engine is not None and engine.build == "cuda"
+    starts = gpu_engine if launch is None else launch.engine is not None
     for store in stores.stores:
         closed = [place for place in store.places if not place.writable]
         kernels = tuple(place for place in closed if place.role in KERNELS)
         models = tuple(p for p in closed if p.role == MODELS and not stores.offline)
         if not kernels and not models:
             continue
-        fatal = bool(kernels) and (gpu_engine or launch is not None)
+        fatal = bool(kernels) and starts
         only_note = not kernels and all(place.there for place in models)
         places = (*models, *kernels)
         who = f"user id {stores.uid}"

@@ -78,12 +78,23 @@ class Weights:
     named: bool
 
 
+FILES = {
+    "dockerfile": "a Dockerfile",
+    "docker-run": "a `docker run` line",
+    "helm": "a file of Helm values",
+    "compose": "a compose file",
+    "kubernetes": "a manifest of Kubernetes",
+}
+"""Kinds of launches that have a container, in words."""
+
+
 def require_container(launch: Launch, *kinds: str) -> Container:
     """The container of a launch; `kinds` are those of which the whole file is there."""
     if launch.container is None:
         raise NotApplicable("no container is described")
     if kinds and launch.kind not in kinds:
-        raise NotApplicable(f"the {launch.kind} file does not describe the running container")
+        what = FILES.get(launch.kind, "this launch")
+        raise NotApplicable(f"{what} does not say with what the container runs")
     return launch.container
 
 

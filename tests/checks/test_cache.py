@@ -195,6 +195,13 @@ def test_without_an_engine_nothing_can_fail_yet() -> None:
     assert [f.severity for f in examine(not_writable, closed, named).findings] == ["error"]
 
 
+def test_a_command_that_starts_no_engine_is_not_refused() -> None:
+    """`preflight -- echo hi` as a user without a home: nothing compiles a kernel."""
+    closed = stores(store(place(TRITON, writable=False)))
+    other = launch_of(["echo", "hi"])
+    assert [f.severity for f in examine(not_writable, closed, CUDA, other).findings] == ["warning"]
+
+
 def test_a_model_cache_may_be_read_only_on_purpose() -> None:
     filled = store(place(MODELS, writable=False), read_only=True, mount="/models")
     (finding,) = examine(not_writable, stores(filled), CUDA).findings
