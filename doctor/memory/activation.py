@@ -29,13 +29,6 @@ SANDWICH = 4
 HELD_SANDWICH = 5
 """With a norm after each part (Gemma 2 and 3), which is not done in place."""
 
-V1_SAMPLER = 14
-"""Bytes a logit in the sampler of the V1 runner: 16-bit logits, float32 logits, probabilities
-and noise (v1/sample/sampler.py; ops/topk_topp_sampler.py: forward_native)."""
-
-V2_SAMPLER = 2
-"""The V2 runner keeps 16-bit logits only (v1/worker/gpu/sample/sampler.py)."""
-
 COMPILED = 60 * MIB
 """What a compiled forward pass holds beyond the eager one: 61, 57 MiB in two starts (8B, 7B)."""
 
@@ -57,8 +50,8 @@ class Batch:
     sequences: int
     context: int
     itemsize: int
-    runner: int
-    """1 or 2: the model runner of the engine."""
+    sampler: int
+    """Bytes that the sampler holds for each logit."""
     block: int = 16
     compiled: bool = False
     fp8_cache: bool = False
@@ -90,9 +83,8 @@ def _peak(model: Architecture, layout: Layout, stage: int, batch: Batch) -> int:
         highest = max(highest, _layer(layer, model, layout, batch, workspace, bool(stage)))
     hidden = batch.tokens * model.hidden * batch.itemsize
     if stage == layout.stages - 1:
-        each = V1_SAMPLER if batch.runner == 1 else V2_SAMPLER
         rows = min(batch.sequences, batch.tokens)
-        sampler = workspace + 2 * hidden + rows * model.vocabulary * each
+        sampler = workspace + 2 * hidden + rows * model.vocabulary * batch.sampler
         highest = max(highest, sampler + (COMPILED_SAMPLER if batch.compiled else 0))
     if batch.quantised:
         return highest

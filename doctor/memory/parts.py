@@ -42,6 +42,14 @@ AFTER_NCCL = (0, 11)
 """Before, the first snapshot was taken before the CUDA context and NCCL, which the budget then
 held (vLLM pull request 25359)."""
 
+V0_NON_TORCH = 358 * MIB
+"""All that V0 counted beside torch: 0.35 GiB on an RTX 3090 (vLLM issue 10517), 0.25 with two RTX
+4090 (13061), 0.20 with 16 RTX 3090 (14447)."""
+
+MARLIN_STEP = 256
+"""Marlin wants the rows of a matrix divided by this: the hidden size of gpt-oss is padded from 2880 to
+3072 (quantization/mxfp4.py; 13.72 GiB of gpt-oss-20b on an A100, 65.97 of 120b: issue 23278)."""
+
 FUSED_ALL_REDUCE: dict[tuple[int, int], dict[int, float]] = {
     (9, 0): {2: 64, 4: 2, 8: 0.5},
     (10, 0): {2: 64, 4: 32, 8: 1, 16: 64},
@@ -111,7 +119,7 @@ def rank_of(
         sequences=settings.sequences,
         context=settings.context,
         itemsize=settings.itemsize,
-        runner=settings.runner,
+        sampler=settings.sampler,
         block=settings.block,
         compiled=not settings.eager,
         fp8_cache=settings.cache_dtype.startswith("fp8"),
@@ -120,7 +128,7 @@ def rank_of(
         packed_experts=model.scheme is not None and model.scheme.experts_only,
         quantised=_covers(model, settings),
     )
-    weights = _loaded(model, settings, layout, stage)
+    weights = _loaded(model, settings, layout, stage, gpu)
     weights += sum(rows * width * settings.itemsize for rows, width in architecture.rope)
     weights += LOADER_REST + lora_bytes(architecture, settings, layout, stage)
     weights = max(0, weights - settings.offload)
@@ -131,7 +139,9 @@ def rank_of(
     peak = activation.peak(architecture, layout, stage, batch)
     non_torch = NON_TORCH_GROUP if group else NON_TORCH
     non_torch += _fused_all_reduce(settings, gpu, architecture)
-    if settings.version < AFTER_NCCL:
+    if settings.v0:
+        non_torch = V0_NON_TORCH
+    elif settings.version < AFTER_NCCL:
         non_torch += _before(gpu, group)
     if settings.version >= CONSUMED_SINCE:
         non_torch += buffers
@@ -183,13 +193,13 @@ def online(method: str) -> float | None:
     return ONLINE.get(ALIASES.get(method, method))
 
 
-def _loaded(model: Model, settings: Settings, layout: Layout, stage: int) -> int:
+def _loaded(model: Model, settings: Settings, layout: Layout, stage: int, gpu: Gpu) -> int:
     """Bytes of the weights in torch's allocator, quantised at load where that is asked for.
 
     The engine holds query, key and value, gate and up, and all experts as one tensor each.
     """
     bits = online(settings.quantization) if settings.quantization and model.scheme is None else None
-    padding = _expert_padding(model)
+    padding = _expert_padding(model) * _hidden_padding(model, gpu)
     merged: dict[tuple[int | None, str], int] = {}
     for weight, size in rank_bytes(model.weights, layout, stage):
         if bits is not None and weight.linear:
@@ -207,6 +217,16 @@ def _expert_padding(model: Model) -> float:
         return 1.0
     widths = [layer.experts.width for layer in model.architecture.layers if layer.experts]
     return -(-widths[0] // PACKED_STEP) * PACKED_STEP / widths[0] if widths else 1.0
+
+
+def _hidden_padding(model: Model, gpu: Gpu) -> float:
+    """What Marlin adds to mxfp4 experts on GPUs without another kernel for them."""
+    if model.scheme is None or not model.scheme.experts_only or gpu.capability is None:
+        return 1.0
+    if gpu.capability[0] in (9, 10):
+        return 1.0
+    hidden = model.architecture.hidden
+    return -(-hidden // MARLIN_STEP) * MARLIN_STEP / hidden
 
 
 def lora_bytes(model: Architecture, settings: Settings, layout: Layout, stage: int) -> int:

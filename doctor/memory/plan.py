@@ -31,6 +31,17 @@ DRAFT_BAND = 0.05
 MARGIN = 0.005
 """A suggested number keeps this share of the GPU's memory, so that it starts for real."""
 
+V0_BAND = 0.02
+"""Of a GPU: the published starts of V0 that were compared lie within it."""
+
+PACKED_BAND = 0.065
+"""Of the weights with mxfp4 experts, whose padding is that of the kernel: on an H100 gpt-oss-120b took
+64.4 GiB with Triton (issue 33155, 0.14.1) and 66.0 with Marlin (23278), on an H200 it is 62.1."""
+
+WHOLE_CHECK = ((0, 14), (0, 16))
+"""Versions that hold one request's cache in all stages against what one GPU has (pull request 33698
+mends it; issue 34076: 24 GiB wanted of a GPU that keeps half of the layers)."""
+
 Limit = Literal["load", "free", "no_cache", "context", "graphs"]
 
 
@@ -128,12 +139,18 @@ def make_plan(model: Model, settings: Settings, gpu: Gpu) -> MemoryPlan:
     spare = 1 if settings.version >= CONSUMED_SINCE else 0
     """The null block, which newer versions keep aside (kv_cache_utils.py:1003 of 0.32.0)."""
 
+    whole = WHOLE_CHECK[0] <= settings.version < WHOLE_CHECK[1] and layout.stages > 1
+    unit = sum(one.block_bytes for one in caches) if whole else cache.block_bytes
+
     def fitting(size: int) -> int:
-        room = cache.blocks_in(size)
+        room = max(0, size) // unit if unit else 0
         found = longest(lambda length: cache.blocks_of(length, demand) + spare <= room, most)
         return found * settings.context_parallel if room else 0
 
-    limit, reason = _limit(gpu, settings, rank, budget, per_request + spare, count, layout)
+    there = min(count, max(0, rank.cache) // unit) if whole and unit else count
+    limit, reason = _limit(gpu, settings, rank, budget, per_request + spare, there, layout)
+    if whole and limit == "context" and per_request + spare <= count:
+        reason = f"{reason}: this version counts all {layout.stages} stages against one GPU"
     longest_context = fitting(rank.cache)
     return MemoryPlan(
         gpu=gpu,
@@ -199,8 +216,14 @@ def _band(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> int:
         band += int(FAR_BAND * rank.activation)  # other kernels, other workspaces
     if settings.loras:
         band += int(FAR_BAND * rank.weights)
+    if settings.v0:
+        band += int(V0_BAND * gpu.usable)
+    if model.scheme and model.scheme.experts_only and not measured:
+        band += int(PACKED_BAND * rank.weights)
+    rows = min(settings.sequences, settings.tokens)
+    band += settings.sampler_doubt * rows * model.architecture.vocabulary
     if rank.graphs_inside:
-        band += rank.graphs_inside // 4
+        band += rank.graphs_inside // (4 if measured else 2)  # 0.42 of 0.70 GiB: pull request 57047
     if not gpu.exact:
         band += int(0.003 * gpu.usable)
     return band
@@ -218,7 +241,7 @@ def _limit(
     """The first limit that stops the start, in the order of the start."""
     free = gpu.usable - rank.before
     share = f"{settings.utilisation:g} x {_gib(gpu.usable)}"
-    if not settings.cache_bytes and free < budget:
+    if not settings.cache_bytes and not settings.v0 and free < budget:
         held = f", {_gib(gpu.used)} are held by others" if gpu.used else ""
         return "free", (
             f"the engine wants {_gib(budget)} ({share}) free at its start, but {_gib(max(free, 0))} "

@@ -12,6 +12,7 @@ from typing import Any
 from infer_doctor.frozen import frozen
 from infer_doctor.launch.model import Unknown
 from infer_doctor.memory.architecture import Architecture, Unplannable
+from infer_doctor.memory.sampler import sampler_bytes
 from infer_doctor.units import GIB
 
 Version = tuple[int, ...]
@@ -19,8 +20,22 @@ Version = tuple[int, ...]
 NEWEST: Version = (0, 33)
 """The newest vLLM whose rules were read."""
 
+FIRST: Version = (0, 6)
+"""The oldest whose rules were read: of the starts of 0.2 to 0.5 that were compared some had a third of
+the cache that the rules of V0 give."""
+
 OLDEST: Version = (0, 11)
 """Before it the budget also held the CUDA context, NCCL and other processes (vLLM PR 25359)."""
+
+V1_SINCE: Version = (0, 8)
+"""The engine V1 is the default from here. V0 took prompts whole unless they were long, counted
+neither the CUDA context nor refused a start with too little free memory (worker/worker.py)."""
+
+V0_WHOLE = 32768
+"""The longest context without chunked prefill in V0 (arg_utils.py: use_long_context)."""
+
+V0_CHUNK: Version = (0, 7)
+"""Chunks of 2,048 tokens from here, of 512 before (config.py: SchedulerConfig)."""
 
 UTILISATION_CHANGED: Version = (0, 20)
 """0.90 before, 0.92 from here, with the estimate of graph memory (config/cache.py and envs.py of the
@@ -86,6 +101,12 @@ class Settings:
     in_flight: int
     states: int
     language_only: bool
+    v0: bool
+    """The engine before V1."""
+    sampler: int
+    """Bytes that the sampler holds for each logit."""
+    sampler_doubt: int
+    """How many of them may be wrong."""
     loras: int = 0
     """Slots for LoRA adapters, of `lora_rank` each."""
     lora_rank: int = 0
@@ -114,10 +135,14 @@ def settings_of(
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """`options` are the values in force by the engine's own names; None or absent is the default."""
+    if version < FIRST:
+        said = ".".join(map(str, version[:2]))
+        raise Unplannable(f"vLLM {said} is older than the rules, which begin with 0.6")
     get = _getter(options)
+    v0 = _is_v0(version, environment or {})
     serve = entry not in ("LLM", "bench")
     context = _context(get, model)
-    tokens, sequences = _batch(get, model, version, serve, gpu_name, gpu_total, context)
+    tokens, sequences = _batch(get, model, version, serve, gpu_name, gpu_total, context, v0)
     stages = _count(get, "pipeline_parallel_size")
     mode = _mode(get)
     eager = bool(get("enforce_eager")) or mode == "NONE"
@@ -127,6 +152,7 @@ def settings_of(
     quantization = get("quantization")
     caching = get("enable_prefix_caching")
     cache_bytes = get("kv_cache_memory_bytes")
+    sampler, sampler_doubt = sampler_bytes(version, runner, environment or {})
     return Settings(
         version=version,
         entry=entry,
@@ -154,6 +180,9 @@ def settings_of(
         in_flight=tokens * _batches(get, stages, runner, version),
         states=2 if model.hybrid and caching is True else 1,
         language_only=bool(get("language_model_only")),
+        v0=v0,
+        sampler=sampler,
+        sampler_doubt=sampler_doubt,
         loras=_count(get, "max_loras") if get("enable_lora") else 0,
         lora_rank=_count(get, "max_lora_rank", 16) if get("enable_lora") else 0,
         draft=_has_draft(speculative),
@@ -239,6 +268,7 @@ def _batch(
     gpu_name: str,
     gpu_total: int,
     context: int,
+    v0: bool,
 ) -> tuple[int, int]:
     """max_num_batched_tokens and max_num_seqs (get_batch_defaults and the rules behind it)."""
     if gpu_total >= HUGE_GPU and version >= HUGE_SINCE:
@@ -247,17 +277,37 @@ def _batch(
         default, rows = (8192 if serve else 16384), 1024
     else:
         default, rows = (2048 if serve else 8192), 256
+    if v0:
+        default, rows = _v0_tokens(get, model, version, context), 256
     given_tokens, given_rows = get("max_num_batched_tokens"), get("max_num_seqs")
     double = 2 if get("performance_mode") == "throughput" else 1
     tokens = _count(get, "max_num_batched_tokens", default * double)
     sequences = _count(get, "max_num_seqs", rows * double)
-    if given_tokens is None:
+    if given_tokens is None and not v0:
         if get("enable_chunked_prefill") is False:
             tokens = max(tokens, context)
         tokens = min(tokens, sequences * context)
     if given_rows is None:
         sequences = min(sequences, tokens)
     return tokens, sequences
+
+
+def _is_v0(version: Version, environment: Mapping[str, str]) -> bool:
+    """V0 was the default before 0.8 and gone with 0.11."""
+    forced = environment.get("VLLM_USE_V1")
+    return version < OLDEST and (forced == "0" or (version < V1_SINCE and forced != "1"))
+
+
+def _v0_tokens(get: Get, model: Architecture, version: Version, context: int) -> int:
+    """V0's default: the whole context, unless it is long and goes in chunks."""
+    chunked = get("enable_chunked_prefill")
+    if chunked is None:
+        windows = any(layer.attention and layer.attention.window for layer in model.layers)
+        other = model.tower or windows or get("enable_lora") or get("speculative_config")
+        chunked = context > V0_WHOLE and not other
+    if chunked:
+        return 2048 if version >= V0_CHUNK else 512
+    return max(context, 2048)
 
 
 def _runner(model: Architecture, version: Version, environment: Mapping[str, str]) -> int:
