@@ -38,7 +38,7 @@ def init_failed(cuda: CudaInit, around: CudaSurroundings) -> Iterator[Finding]:
     undecided. In a container without /dev/nvidia-uvm it is not called: that gives 999 (measured).
 
     ## Fix safety
-    By cause: variables and limits of the next start are safe, what belongs to the host is manual.
+    By cause: variables of the next start are safe, limits and what belongs to the host are manual.
     """
     if cuda.missing:
         yield from _not_called(cuda, around)

@@ -43,7 +43,7 @@ def not_installed(search: EngineSearch, interpreter: Interpreter) -> Iterator[Fi
     of `--python`, else the one behind `vllm` or `trtllm-serve` on PATH, else the doctor's own.
 
     ## Fix safety
-    Safe: nothing is changed.
+    Manual: where the engine is installed only you know.
     """
     if search.engines:
         return
@@ -166,7 +166,9 @@ def cpu_unmarked(
 
 
 @check("engine-env-removed", severity="warning", category="launch_argument", since="0.1")
-def env_removed(variables: EngineVariables, engine: EngineFact) -> Iterator[Finding]:
+def env_removed(
+    variables: EngineVariables, engine: EngineFact, environ: Environ | None
+) -> Iterator[Finding]:
     """An environment variable is set that the installed vLLM no longer reads.
 
     ## Why it matters
@@ -181,7 +183,7 @@ def env_removed(variables: EngineVariables, engine: EngineFact) -> Iterator[Find
     of the pen, and as info: plugins and start scripts have VLLM_ names of their own.
 
     ## Fix safety
-    Safe: it changes how the next start is called.
+    Safe: it changes how the next start is called. Another name is a guess, so unsafe.
     """
     unknown = [name for name in variables.set if name not in variables.known]
     removed = removed_variables() if unknown else {}
@@ -200,11 +202,12 @@ def env_removed(variables: EngineVariables, engine: EngineFact) -> Iterator[Find
                 fixes=(replace_variable(name, known),),
             )
         elif near := get_close_matches(name, sorted(variables.known), n=1, cutoff=NEAR):
+            value = environ.variables.get(name) if environ else None
             yield Finding(
                 about=name,
                 message=f"{name} is set; {spoken} knows {near[0]}, not this name",
                 severity="info",
                 confidence="likely",
                 evidence=evidence,
-                fixes=(rename_variable(name, near[0]),),
+                fixes=(rename_variable(name, near[0], value),),
             )

@@ -82,7 +82,7 @@ def compute_mode(
     the engine does not take are left alone.
 
     ## Fix safety
-    Unsafe: the mode holds for all users of the host.
+    Manual: the mode holds for all users of the host.
     """
     busy = {process.gpu for process in processes.processes} if processes else set(modes.modes)
     for index, mode in modes.modes.items():

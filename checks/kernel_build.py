@@ -95,7 +95,7 @@ def nvcc_missing(
             confidence="possible" if beside else weight[1],
             evidence=(Evidence(source="PATH", excerpt="no ninja"), without),
             fixes=(
-                add_to_path(posixpath.dirname(beside))
+                add_to_path(posixpath.dirname(beside), environ)
                 if beside
                 else install_ninja(interpreter, distributions),
                 *least,

@@ -10,6 +10,7 @@ from infer_doctor.facts.cuda_init import CudaInit
 from infer_doctor.facts.driver import KernelModule
 from infer_doctor.facts.environment import Distributions, Interpreter
 from infer_doctor.facts.libraries import LibraryCopies, LibraryPins, LoadedLibraries, LoadFailure
+from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.torch import TorchBuild
 from infer_doctor.fixes.libraries import add_folder, engine_for_cuda, install_pinned, put_back
 from infer_doctor.fixes.variables import unset
@@ -170,6 +171,7 @@ def builtins_missing(
     pins: LibraryPins | None,
     interpreter: Interpreter | None,
     distributions: Distributions | None,
+    environ: Environ | None,
 ) -> Iterator[Finding]:
     """NVRTC does not find its builtins.
 
@@ -196,7 +198,7 @@ def builtins_missing(
         lines = [pin.line for pin in pins.rows if pin.library == BUILTINS] if pins else []
         fixes: tuple[Fix, ...] = ()
         if found:
-            fixes = (add_folder(posixpath.dirname(found[0])),)
+            fixes = (add_folder(posixpath.dirname(found[0]), environ),)
         elif lines:
             fixes = (install_pinned(lines[0], interpreter, distributions),)
         where = (

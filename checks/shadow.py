@@ -53,7 +53,7 @@ def engine_shadowed(
     warning. A copy that meets the requirement is no finding, nor is an editable install.
 
     ## Fix safety
-    Safe: it changes the environment of the next start. Removing the copy is unsafe.
+    Safe: it changes the environment of the next start. Removing the copy is manual.
     """
     first = leading(interpreter)
     environment = target(interpreter, identity.machine, identity.kernel)
@@ -154,7 +154,7 @@ def working_folder_shadows(
     the entry of PYTHONPATH.
 
     ## Fix safety
-    Safe: start in another folder.
+    Manual: start in another folder.
     """
     first = working.by_variable
     if environ.variables.get("PYTHONSAFEPATH") and not first:
@@ -167,7 +167,7 @@ def working_folder_shadows(
     for copy in working.copies:
         bare = copy.name in COMPILED and not copy.libraries
         sure = started or (named and (copy.name != package or engine.name != "vllm"))
-        yield _local(copy, package, working, error=bare and sure, started=started)
+        yield _local(copy, package, working, environ, error=bare and sure, started=started)
 
 
 def _module_start(launch: Launch) -> bool:
@@ -182,7 +182,13 @@ def _module_start(launch: Launch) -> bool:
 
 
 def _local(
-    copy: LocalCopy, package: str, working: WorkingFolder, *, error: bool, started: bool
+    copy: LocalCopy,
+    package: str,
+    working: WorkingFolder,
+    environ: Environ,
+    *,
+    error: bool,
+    started: bool,
 ) -> Finding:
     if working.by_variable:
         how = "PYTHONPATH has an empty entry, which stands for this folder"
@@ -202,5 +208,5 @@ def _local(
                 excerpt="" if copy.libraries or copy.name != package else "no compiled library",
             ),
         ),
-        fixes=(start_elsewhere(working.folder, by_variable=working.by_variable),),
+        fixes=(start_elsewhere(working.folder, environ, by_variable=working.by_variable),),
     )

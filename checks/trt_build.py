@@ -11,7 +11,7 @@ from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities
 from infer_doctor.facts.trt_engine import TrtEngine
 from infer_doctor.facts.trt_release import TrtRelease
-from infer_doctor.fixes.trtllm import advise, change, drop, rebuild
+from infer_doctor.fixes.trtllm import advise, change, rebuild
 from infer_doctor.launch.model import Launch
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
@@ -106,7 +106,7 @@ def checkpoint_kind(
             evidence=judge.present(
                 judge.given(options, "checkpoint_dir"), judge.of_config(engine, "build_config")
             ),
-            fixes=(cure, drop(launch, row)),
+            fixes=(cure,),
         )
 
 

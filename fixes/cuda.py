@@ -66,7 +66,7 @@ def raise_address_space() -> Fix:
     return Fix(
         id="raise-address-space",
         title="Start with an unlimited address space: ulimit -v unlimited",
-        safety="safe",
+        safety="manual",
         restarts=True,
         actions=(Action(kind="command", text="ulimit -v unlimited"),),
     )

@@ -121,11 +121,13 @@ def replace_variable(name: str, known: RemovedVariable) -> Fix:
     )
 
 
-def rename_variable(name: str, near: str) -> Fix:
-    """The name that was probably meant."""
+def rename_variable(name: str, near: str, value: str | None) -> Fix:
+    """The name that was probably meant, with the value that the wrong one has."""
+    known = value is not None and "<" not in value  # a masked value is none
     return Fix(
         id=f"rename-{name.lower().replace('_', '-')}",
         title=f"Write {near} if that is meant by {name}",
-        safety="safe",
+        safety="unsafe" if known else "manual",
         restarts=True,
+        actions=(set_variable(near, value), set_variable(name, None)) if known else (),
     )

@@ -190,7 +190,7 @@ def name_python() -> Fix:
     return Fix(
         id="name-python",
         title="Name the engine's interpreter with --python if it is installed elsewhere",
-        safety="safe",
+        safety="manual",
         restarts=False,
         actions=(
             Action(kind="command", text="infer-doctor check --python /PATH/TO/ENV/bin/python"),

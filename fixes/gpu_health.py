@@ -138,7 +138,7 @@ def default_compute_mode(index: int) -> Fix:
     return Fix(
         id=f"default-compute-mode-{index}",
         title=f"Set the compute mode of GPU {index} back to the default",
-        safety="unsafe",
+        safety="manual",
         restarts=False,
         why="it holds for all users of the host until the next reboot",
         actions=(Action(kind="command", text=f"nvidia-smi -i {index} -c DEFAULT"),),

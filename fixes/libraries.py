@@ -58,18 +58,19 @@ def put_back(path: str, problem: str) -> Fix:
     )
 
 
-def add_folder(folder: str) -> Fix:
+def add_folder(folder: str, environ: Environ | None) -> Fix:
     """Let the loader look where the file is."""
+    before = environ.variables.get("LD_LIBRARY_PATH") if environ else None
+    command = f"export LD_LIBRARY_PATH={quoted(folder)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
     return Fix(
         id="add-library-folder",
         title=f"Start with {folder} in LD_LIBRARY_PATH",
-        safety="safe",
+        safety="safe" if environ else "manual",
         restarts=True,
         actions=(
-            Action(
-                kind="command",
-                text=f"export LD_LIBRARY_PATH={quoted(folder)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",
-            ),
+            set_variable("LD_LIBRARY_PATH", f"{folder}:{before}" if before else folder)
+            if environ
+            else Action(kind="command", text=command),
         ),
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from infer_doctor.facts.environment import Distributions, Interpreter
-from infer_doctor.facts.machine import OperatingSystem
+from infer_doctor.facts.machine import Environ, OperatingSystem
 from infer_doctor.facts.torch import TorchBuild
-from infer_doctor.fixes.environment import install_packages, managed, quoted
+from infer_doctor.fixes.environment import install_packages, managed
 from infer_doctor.fixes.variables import set_variable
 from infer_doctor.model import Action, Fix
 
@@ -134,14 +134,15 @@ def precompiled_kernels(
     )
 
 
-def add_to_path(folder: str) -> Fix:
+def add_to_path(folder: str, environ: Environ) -> Fix:
     """What activating the environment does."""
+    before = environ.variables.get("PATH")
     return Fix(
         id="environment-on-path",
         title=f"Start with {folder} on PATH, as the environment's activate does",
         safety="safe",
         restarts=True,
-        actions=(Action(kind="command", text=f"export PATH={quoted(folder)}:$PATH"),),
+        actions=(set_variable("PATH", f"{folder}:{before}" if before else folder),),
     )
 
 

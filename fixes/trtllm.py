@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from infer_doctor.catalog.trtllm_releases import numbers, release_of
+from infer_doctor.catalog.trtllm_releases import in_triton, numbers, release_of
 from infer_doctor.facts.engine_options import EngineOptions, Option
-from infer_doctor.fixes.launching import remove_option, set_option
+from infer_doctor.fixes.launching import set_option
 from infer_doctor.launch.model import Launch, Place
 from infer_doctor.model import Action, AnyAction, Fix
 from infer_doctor.trtllm.folder import TrtEngine
@@ -88,24 +88,25 @@ def fixes_of_ranks(engine: TrtEngine, world: int) -> tuple[Fix, ...]:
 
 
 def image_for(version: str) -> str | None:
-    """The image that brings a version; Triton's before 0.20."""
+    """The image that brings a version; Triton's before 0.20. None for one between releases."""
     wanted = numbers(version)
-    if wanted is None:
+    if wanted is None or "dev" in version:
         return None
-    if wanted >= (0, 20):
-        return f"nvcr.io/nvidia/tensorrt-llm/release:{version}"
+    return (
+        f"nvcr.io/nvidia/tensorrt-llm/release:{version}" if wanted >= (0, 20) else _triton(version)
+    )
+
+
+def _triton(version: str) -> str | None:
+    """Triton's image that holds just this version."""
     row = release_of(version)
-    if row is None or not row.triton:
-        return None
-    return f"nvcr.io/nvidia/tritonserver:{row.triton[0]}-trtllm-python-py3"
+    tag = next((tag for tag in row.triton if in_triton(tag) == version), None) if row else None
+    return f"nvcr.io/nvidia/tritonserver:{tag}-trtllm-python-py3" if tag else None
 
 
 def same_version(version: str, *, triton: bool = False) -> Fix | None:
     """Serve with the image that built it."""
-    row = release_of(version)
-    image = image_for(version)
-    if triton and row is not None and row.triton:
-        image = f"nvcr.io/nvidia/tritonserver:{row.triton[-1]}-trtllm-python-py3"
+    image = _triton(version) if triton else image_for(version)
     if image is None:
         return None
     return Fix(
@@ -160,18 +161,6 @@ def _actions(launch: Launch, written: str, value: Any, row: Option | None) -> tu
     if "." in written and not written.startswith("-") and launch.kind == "python":
         return (Action(kind="text", text=f"write {written} = {value!r}"),)
     return set_option(launch, written, value, row)
-
-
-def drop(launch: Launch, option: Option, why: str | None = None) -> Fix:
-    """Take an option out."""
-    return Fix(
-        id=f"drop-{slug(option.flag)}",
-        title=f"Start without {option.flag} {option.text}".rstrip(),
-        safety="safe",
-        restarts=True,
-        why=why,
-        actions=remove_option(launch, option.flag, option.place, value=option.text or None),
-    )
 
 
 def advise(id: str, title: str, *texts: str, commands: tuple[str, ...] = ()) -> Fix:

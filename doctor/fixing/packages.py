@@ -14,10 +14,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from infer_doctor.fixing.distributions import files_of, neighbours, normal, versions
 from infer_doctor.fixing.files import Refused, sync_folder
 from infer_doctor.fixing.journal import Journal, Record, Run
 from infer_doctor.fixing.steps import State
@@ -124,10 +125,6 @@ def _run(
         raise Refused(f"{' '.join(command[:4])}: no end after {limit_s:,.0f} s") from None
 
 
-def normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _named(requirement: str) -> str:
     return normal(re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0])
 
@@ -223,42 +220,24 @@ def _pin(row: dict[str, Any]) -> str:
     return f"{metadata['name']}=={metadata['version']}"
 
 
-def versions(folders: Iterable[str], names: Iterable[str]) -> dict[str, str | None]:
-    """The versions of these distributions, None for what is not there."""
-    found: Versions = {}
-    for own in importlib.metadata.distributions(path=list(folders)):
-        name = own.metadata["Name"]
-        if name:
-            found.setdefault(normal(name), own.version)
-    return {normal(name): found.get(normal(name)) for name in names}
-
-
-def _files(folders: Sequence[str], names: Iterable[str]) -> dict[str, list[str]]:
-    """The files of each distribution, by its own list (RECORD)."""
-    wanted = {normal(name) for name in names}
-    found: dict[str, list[str]] = {}
-    for own in importlib.metadata.distributions(path=list(folders)):
-        name = normal(own.metadata["Name"] or "")
-        if name in wanted and name not in found:
-            if own.files is None:
-                raise Refused(f"{name} {own.version}: has no list of its files")
-            paths = (os.path.normpath(str(own.locate_file(path))) for path in own.files)
-            found[name] = [path for path in paths if os.path.isfile(path)]
-    return found
-
-
 def _keep(record: Record) -> None:
-    """Second names for all files of what will change, and the list of them."""
+    """Second names for all files of what will change, and the list of them.
+
+    What was not there before may bring files over those of a neighbour: they are kept too.
+    """
     place = record["kept"]
     rows: list[str] = []
+    others: list[str] = []
     os.makedirs(place)
     try:
-        for paths in _files(record["folders"], record["before"]).values():
-            for path in paths:
-                _link(path, os.path.join(place, str(len(rows))))
-                rows.append(path)
+        for paths in files_of(record["folders"], record["before"]).values():
+            rows += paths
+        if not all(record["before"].values()):
+            others = neighbours(record["folders"], record["before"])
+        for number, path in enumerate((*rows, *others)):
+            _link(path, os.path.join(place, str(number)))
         with open(os.path.join(place, "paths.json"), "w", encoding="utf-8") as file:
-            json.dump(rows, file)
+            json.dump({"own": rows, "others": others}, file)
             file.flush()
             os.fsync(file.fileno())
         sync_folder(place)
@@ -314,18 +293,21 @@ def take_back(run: Run, record: Record) -> None:
     place = record["kept"]
     try:
         with open(os.path.join(place, "paths.json"), encoding="utf-8") as file:
-            rows: list[str] = json.load(file)
+            kept: dict[str, list[str]] = json.load(file)
     except FileNotFoundError:
         if state(run, record) == "old":
             return
         raise Refused(f"{place}: the files of before are gone") from None
-    wanted = set(rows)
-    for paths in _files(record["folders"], record["before"]).values():
-        for path in paths:
-            if path not in wanted:
-                _unlink(path, record["folders"])
-    for number, path in enumerate(rows):
-        second = os.path.join(place, str(number))
+    brought = {
+        path for paths in files_of(record["folders"], record["before"]).values() for path in paths
+    }
+    half = record.get("after") is None  # then the lists may not be whole
+    numbers = {path: number for number, path in enumerate((*kept["own"], *kept["others"]))}
+    wanted = {path for path in kept["others"] if half or path in brought} | set(kept["own"])
+    for path in brought - wanted:
+        _unlink(path, record["folders"])
+    for path in sorted(wanted, key=numbers.__getitem__):
+        second = os.path.join(place, str(numbers[path]))
         if os.path.exists(path) and os.path.samefile(path, second):
             continue
         os.makedirs(os.path.dirname(path), exist_ok=True)

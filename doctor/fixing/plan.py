@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from infer_doctor.frozen import frozen
@@ -62,14 +62,15 @@ def groups(findings: Iterable[Finding], *, unsafe: bool, here: Collection[str]) 
     ]
 
 
-ORDER: Sequence[State] = ("ready", "held", "start", "manual")
+ORDER: Mapping[State, int] = {"ready": 0, "held": 1, "start": 1, "manual": 2}
+"""What is chosen first; where two are equal the check says which is better."""
 
 
 def _choose(finding: Finding, unsafe: bool, here: Collection[str]) -> Fix:
-    """The first that can be done now, else the first with --unsafe, else another start, else any."""
+    """The first that can be done now, else the first with --unsafe or another start, else any."""
     states = [_state(fix, finding, unsafe, here) for fix in finding.fixes]
-    best = min(states, key=ORDER.index)
-    return finding.fixes[states.index(best)]
+    best = min(range(len(states)), key=lambda number: ORDER[states[number]])
+    return finding.fixes[best]
 
 
 def _state(fix: Fix, finding: Finding, unsafe: bool, here: Collection[str]) -> State:

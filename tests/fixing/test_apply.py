@@ -15,10 +15,10 @@ import pytest
 from fix_driver import group, set_port
 
 from infer_doctor.fixing.apply import Applying, Outcome
+from infer_doctor.fixing.distributions import normal
 from infer_doctor.fixing.drafts import Drafts
 from infer_doctor.fixing.files import Refused
 from infer_doctor.fixing.journal import lock, read, runs
-from infer_doctor.fixing.packages import normal
 from infer_doctor.fixing.tell import told
 from infer_doctor.fixing.undo import ChangedSince, undo
 from infer_doctor.model import (

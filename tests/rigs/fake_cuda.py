@@ -284,7 +284,8 @@ def _metadata(
     lines = [f"Name: {name.replace('_', '-')}", f"Version: {version}"]
     lines += [f"Requires-Dist: {line}" for line in requires]
     (folder / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
-    (folder / "RECORD").write_text("\n".join(rows) + "\n")
+    own = [f"{folder.name}/METADATA,,", f"{folder.name}/RECORD,,"]
+    (folder / "RECORD").write_text("\n".join([*rows, *own]) + "\n")
 
 
 def truth(root: Path, variables: dict[str, str], folder: Path) -> tuple[set[str], str | None]:

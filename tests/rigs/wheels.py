@@ -15,13 +15,15 @@ def wheel(
     folder: Path,
     name: str,
     version: str,
-    files: Mapping[str, str] | None = None,
+    files: Mapping[str, str | bytes] | None = None,
     requires: Sequence[str] = (),
 ) -> Path:
     """A pure wheel of this distribution; by default a package of its name."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
-    contents = dict(files or {f"{module}/__init__.py": f"__version__ = {version!r}\n"})
+    contents: dict[str, str | bytes] = dict(
+        files or {f"{module}/__init__.py": f"__version__ = {version!r}\n"}
+    )
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     contents[f"{info}/METADATA"] = "\n".join(
         [*lines, *(f"Requires-Dist: {r}" for r in requires), ""]
@@ -29,8 +31,9 @@ def wheel(
     contents[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     rows = []
     for path, text in contents.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
-        rows.append(f"{path},sha256={digest.decode()},{len(text.encode())}")
+        data = text if isinstance(text, bytes) else text.encode()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+        rows.append(f"{path},sha256={digest.decode()},{len(data)}")
     contents[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""])
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / f"{module}-{version}-py3-none-any.whl"
