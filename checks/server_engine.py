@@ -19,6 +19,7 @@ from infer_doctor.fixes.server import (
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Confidence, Evidence, Finding, Severity
 from infer_doctor.registry import check
+from infer_doctor.server.progress import counts_steps, nothing_moved, progress, stuck
 
 STALL_S = 2.0
 """Seconds without any progress: a step of vLLM takes milliseconds, with chunked prefill at most a few
@@ -87,7 +88,8 @@ def engine_stalled(metrics: ServerMetrics, answers: Answers | None) -> Iterator[
     Two scrapes of /metrics at least 2 s apart. An engine has requests running in both and its
     counters of made tokens, prompt tokens and steps are the same: certain. Or none of them moved
     although a request of the doctor itself waited all that time. With data parallelism every engine
-    is judged alone. When even answers without tokens are slow, the front end is the cause
+    is judged alone. Where only finished requests are counted (TensorRT-LLM's Prometheus path, Triton
+    without the TensorRT-LLM backend) long answers look the same, and nothing is told. When even answers without tokens are slow, the front end is the cause
     (server-frontend-slow) and nothing is told here.
 
     ## Fix safety
@@ -100,14 +102,20 @@ def engine_stalled(metrics: ServerMetrics, answers: Answers | None) -> Iterator[
         raise Unavailable(f"the scrapes are only {seconds:.1f} s apart")
     if frontend_slow(answers):
         return
-    stuck = [name for name, first in metrics.first.items() if _stuck(metrics, name, first)]
+    if not any(
+        counts_steps(first, metrics.second.get(name)) for name, first in metrics.first.items()
+    ):
+        if metrics.own_request == "tokens":
+            return
+        raise Unavailable(f"{metrics.source} counts finished requests and no steps of the engine")
+    stalled = [name for name, first in metrics.first.items() if stuck(metrics, name, first)]
     health = answers.get("health") if answers is not None else None
     said = (
         f"; GET {health.path} says {health.status}" if health is not None and health.status else ""
     )
-    if stuck:
-        running = sum(metrics.second[name].running or 0 for name in stuck)
-        which = f"engine {', '.join(stuck)}" if len(metrics.first) > 1 else "the engine"
+    if stalled:
+        running = sum(metrics.second[name].running or 0 for name in stalled)
+        which = f"engine {', '.join(stalled)}" if len(metrics.first) > 1 else "the engine"
         yield Finding(
             about=which,
             message=f"{which} made no token in {seconds:.1f} s with {running:.0f} requests "
@@ -115,7 +123,7 @@ def engine_stalled(metrics: ServerMetrics, answers: Answers | None) -> Iterator[
             evidence=(*numbers(metrics), *((health.evidence,) if health is not None else ())),
             fixes=(restart_engine(),),
         )
-    elif metrics.own_request == "no token" and _nothing_moved(metrics):
+    elif metrics.own_request == "no token" and nothing_moved(metrics):
         yield Finding(
             about="the engine",
             message=f"the engine made no token in {seconds:.1f} s while a request of ours waited"
@@ -123,32 +131,8 @@ def engine_stalled(metrics: ServerMetrics, answers: Answers | None) -> Iterator[
             evidence=(*numbers(metrics), *((health.evidence,) if health is not None else ())),
             fixes=(restart_engine(),),
         )
-    elif metrics.own_request == "refused" and _nothing_moved(metrics):
+    elif metrics.own_request == "refused" and nothing_moved(metrics):
         raise Unavailable("our request was refused, and nothing else was asked of the engine")
-
-
-def _stuck(metrics: ServerMetrics, name: str, first: EngineState) -> bool:
-    second = metrics.second.get(name)
-    if second is None or not first.running or not second.running:
-        return False
-    return _same(first, second)
-
-
-def _same(first: EngineState, second: EngineState) -> bool:
-    """Whether every counter of progress that is known in both stands still, and one is."""
-    pairs = [
-        (getattr(first, name), getattr(second, name))
-        for name in ("tokens", "prompt_tokens", "iterations", "finished")
-    ]
-    known = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return bool(known) and all(a == b for a, b in known)
-
-
-def _nothing_moved(metrics: ServerMetrics) -> bool:
-    return bool(metrics.first) and all(
-        name in metrics.second and _same(first, metrics.second[name])
-        for name, first in metrics.first.items()
-    )
 
 
 @check("server-engine-asleep", severity="error", category="engine_stalled", since="0.2")
@@ -211,13 +195,14 @@ def queueing(
     severity: Severity | None = None
     confidence: Confidence = "certain"
     if metrics.own_request == "no token":
-        if not waiting or not made:
+        if not waiting or not progress(metrics):
             return
+        others = f"others got {made:,.0f}" if made else "the engine worked on others"
         cut = answers is not None and any(gave_up(answers, row) for row in answers.heavy)
         severity, confidence = "error", "likely" if cut else "certain"
         message = (
             f"{waiting:.0f} requests wait behind {running or 0:.0f} that run: ours got no token in "
-            f"{ms(streamed.total_ms) if streamed else 'time'}, while others got {made:,.0f}"
+            f"{ms(streamed.total_ms) if streamed else 'time'}, while {others}"
         )
     elif queue and ttft and queue.mean >= QUEUE_S and _mostly(queue.mean, ttft.mean):
         message = (
@@ -371,5 +356,8 @@ def token_missing(
 
 def _explains(metrics: ServerMetrics) -> bool:
     """Whether the scrapes name a reason why no token came."""
-    still = metrics.gained("tokens") == 0
-    return still or bool(metrics.total("waiting")) or _is_full(metrics)
+    still = nothing_moved(metrics) or any(
+        stuck(metrics, name, first) for name, first in metrics.first.items()
+    )
+    queued = bool(metrics.total("waiting")) and progress(metrics)
+    return still or queued or _is_full(metrics)

@@ -4,6 +4,10 @@ vLLM 0.6 to 0.33: vllm/engine/metrics.py (V0) and vllm/v1/metrics/loggers.py (V1
 counters carry `_total` on the wire. TensorRT-LLM: tensorrt_llm/metrics/collector.py (prefix trtllm_;
 Dynamo writes trtllm:). Triton: nv_trt_llm_* of the TensorRT-LLM backend, one family with a label for
 each meaning. Read 2026-12.
+
+trtllm_generation_tokens_total and trtllm_prompt_tokens_total are left out: they grow when a request
+has ended (log_request_metrics_dict), so that they do not tell whether an engine goes on. The same is
+true of nv_inference_exec_count, which counts a whole answer once.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ GAUGES: dict[str, tuple[Name, ...]] = {
         Name("vllm:num_requests_waiting"),
         Name("trtllm_num_requests_waiting"),
         Name("nv_trt_llm_request_metrics", ("request_type", "waiting")),
+        Name("nv_inference_pending_request_count"),
     ),
     "kv": (
         Name("vllm:kv_cache_usage_perc", since="0.9.2"),
@@ -49,7 +54,7 @@ COUNTERS: dict[str, tuple[Name, ...]] = {
     "tokens": (Name("vllm:generation_tokens_total"),),
     "iterations": (
         Name("vllm:iteration_tokens_total_count", since="0.6.4"),
-        Name("nv_inference_exec_count"),
+        Name("nv_trt_llm_general_metrics", ("general_type", "iteration_counter")),
     ),
     "finished": (
         Name("vllm:request_success_total"),
@@ -78,8 +83,14 @@ HISTOGRAMS: dict[str, tuple[Name, ...]] = {
         Name("vllm:time_in_queue_requests", until="0.9.1"),
         Name("trtllm_request_queue_time_seconds"),
     ),
-    "prefill": (Name("vllm:request_prefill_time_seconds", since="0.6.4"),),
-    "decode": (Name("vllm:request_decode_time_seconds", since="0.6.4"),),
+    "prefill": (
+        Name("vllm:request_prefill_time_seconds", since="0.6.4"),
+        Name("trtllm_request_prefill_time_seconds"),
+    ),
+    "decode": (
+        Name("vllm:request_decode_time_seconds", since="0.6.4"),
+        Name("trtllm_request_decode_time_seconds"),
+    ),
     "e2e": (
         Name("vllm:e2e_request_latency_seconds"),
         Name("trtllm_e2e_request_latency_seconds"),
@@ -108,6 +119,6 @@ KINDS = (("vllm:", "vllm"), ("trtllm_", "tensorrt-llm"), ("nv_", "triton"))
 ITERATION_FIELDS = {
     "running": ("numActiveRequests",),
     "waiting": ("numQueuedRequests",),
-    "finished": ("numCompletedRequests",),
 }
-"""Of one row of TensorRT-LLM's JSON at /metrics (executor.h, IterationStats)."""
+"""Of one row of TensorRT-LLM's JSON at /metrics (executor.h, IterationStats); numCompletedRequests is
+of that one iteration."""

@@ -115,5 +115,7 @@ def saved_metrics(found: Targets) -> ServerMetrics | None:
 
 
 def _made(scrape: metrics.Scrape) -> float:
-    """Tokens that were ever made: the later scrape has more."""
-    return sum(state.tokens or state.finished or 0 for state in scrape.engines.values())
+    """Tokens that were ever made, steps or requests: the later scrape has more."""
+    return sum(
+        state.tokens or state.iterations or state.finished or 0 for state in scrape.engines.values()
+    )

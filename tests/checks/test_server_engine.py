@@ -19,6 +19,9 @@ from infer_doctor.server.probe import refused
 from infer_doctor.testing import contract, examine
 
 BUSY = state(running=2.0)
+LONG = EngineState(running=2.0, waiting=0.0, finished=9.0)
+"""TensorRT-LLM's Prometheus path counts requests that have ended, and no steps."""
+
 SLOW = answers(*(row(name, total_ms=900.0) for name in ("health", "models", "metrics")))
 QUEUED = {"ttft": Pace(count=10, total=30.0), "queue": Pace(count=10, total=28.0)}
 PREFILL = {
@@ -58,6 +61,8 @@ def test_contracts() -> None:
         (metrics(BUSY, BUSY, seconds=0.4, own_request=""), "blocked"),
         (metrics(BUSY, BUSY, seconds=None), "blocked"),
         (metrics(EngineState(running=1.0), EngineState(running=1.0)), "passed"),  # no counter known
+        (metrics(LONG, LONG, own_request="no token"), "blocked"),  # long answers look the same
+        (metrics(LONG, LONG), "passed"),
     ],
 )
 def test_stalled(facts: ServerMetrics, outcome: str) -> None:
@@ -129,3 +134,14 @@ def test_time_outside_the_engine() -> None:
 def test_our_own_lateness_is_not_the_servers() -> None:
     rows = (row(name, total_ms=900.0) for name in ("health", "models", "metrics"))
     assert examine(frontend, answers(*rows, lag_ms=800.0)).outcome == "passed"
+
+
+def test_requests_that_ended_are_the_only_count() -> None:
+    """Then nothing tells a stall, and that no token came is told as it is."""
+    quiet = metrics(LONG, LONG, own_request="no token")
+    assert examine(token_missing, STALE, answers(), quiet).outcome == "failed"
+    behind = EngineState(running=2.0, waiting=3.0, finished=12.0)
+    queue = metrics(LONG, behind, own_request="no token")
+    assert examine(token_missing, STALE, answers(), queue).outcome == "passed"
+    (finding,) = examine(queueing, queue, STALE, answers()).findings
+    assert "while the engine worked on others" in finding.message

@@ -40,13 +40,21 @@ nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="active",version="1
 nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="max",version="1"} 512
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="tensorrt_llm",version="1"} 50
 nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="tensorrt_llm",version="1"} 200
+nv_trt_llm_general_metrics{general_type="iteration_counter",model="tensorrt_llm",version="1"} 88
+nv_trt_llm_general_metrics{general_type="timestamp",model="tensorrt_llm",version="1"} 1700074049
 nv_inference_request_success{model="ensemble",version="1"} 12
+nv_inference_exec_count{model="ensemble",version="1"} 12
+nv_inference_pending_request_count{model="ensemble",version="1"} 0
 """
 
 TRTLLM = """trtllm_num_requests_running{model_name="m"} 2.0
 trtllm_num_requests_waiting{model_name="m"} 1.0
 trtllm_kv_cache_utilization{model_name="m"} 0.25
 trtllm_request_success_total{finished_reason="stop",model_name="m"} 9.0
+trtllm_request_error_total{http_code="400",model_name="m"} 2.0
+trtllm_generation_tokens_total{model_name="m"} 900.0
+trtllm_request_prefill_time_seconds_count{model_name="m"} 4.0
+trtllm_request_prefill_time_seconds_sum{model_name="m"} 0.4
 trtllm_time_to_first_token_seconds_count{model_name="m"} 4.0
 trtllm_time_to_first_token_seconds_sum{model_name="m"} 0.8
 """
@@ -89,6 +97,27 @@ def test_names(text: str, kind: str, values: tuple[float, ...]) -> None:
     assert scrape is not None
     state = scrape.engines["0"]
     assert (scrape.kind, (state.running, state.waiting, state.kv)) == (kind, values)
+
+
+def test_steps_of_an_engine_and_not_its_finished_requests() -> None:
+    """Only the first tell that it goes on."""
+    triton, prometheus = read(TRITON), read(TRTLLM)
+    rows = read(json.dumps([{**ITERATIONS[1], "numCompletedRequests": 1}]))
+    assert triton is not None
+    assert prometheus is not None
+    assert rows is not None
+    assert triton.engines["0"].iterations == 88
+    assert (prometheus.engines["0"].iterations, prometheus.engines["0"].tokens) == (None, None)
+    assert (rows.engines["0"].iterations, rows.engines["0"].finished) == (8, None)
+    assert prometheus.engines["0"].errors == 2
+    assert prometheus.histograms["prefill"].count == 4
+
+
+def test_a_triton_of_another_backend() -> None:
+    scrape = read("nv_inference_request_success 3\nnv_inference_pending_request_count 2\n")
+    assert scrape is not None
+    state = scrape.engines["0"]
+    assert (scrape.kind, state.waiting, state.finished, state.kv) == ("triton", 2, 3, None)
 
 
 def test_old_histograms_have_a_mean_and_no_quantile_of_the_first_bucket() -> None:
