@@ -73,8 +73,8 @@ def argument_unknown(
     options and LLM(...) with "Extra inputs are not permitted", after the imports.
 
     ## How it decides
-    By the parsers of trtllm-build (0.14, 0.17, 1.0) and trtllm-serve (0.17, 1.1, 1.2, the newest) and
-    by the fields of LlmArgs (0.14, 0.17, 1.2, the newest), read from the sources and not run. A
+    By the parsers of trtllm-build (0.14, 0.17, 1.0) and trtllm-serve (0.16 to the newest) and by the
+    fields of LlmArgs (0.14, 0.17, 1.2, the newest), read from the sources and not run. A
     version between two of them may have what either has, so only what none of them has is told.
     trtllm-build takes a unique prefix for the option. Words of convert_checkpoint.py, vLLM and Triton
     are recognised.
@@ -113,11 +113,13 @@ def argument_renamed(
     ## How it decides
     A table of what earlier releases had and which one dropped it: flags of trtllm-build out of
     plugin.py of 0.10 and the sources of 0.14 to 1.0, keys out of the breaking changes of 0.20, 1.0
-    and 1.1. Where the version is not known, keys are not judged.
+    and 1.1. Where the version is not known, or is a candidate of the release that dropped the name,
+    nothing is decided.
 
     ## Fix safety
     Safe where only the name differs; else manual, for the value means something else.
     """
+    told = False
     for problem in of_kind(options, "renamed", "removed"):
         if problem.successor is not None and _is_plain(problem, problem.successor):
             cure = write_instead(launch, problem, problem.successor)
@@ -128,7 +130,11 @@ def argument_renamed(
             cure = drop(launch, problem, safe=False)
         else:
             cure = advise(f"replace-{slug(problem.flag)}", f"Take {problem.flag} out")
+        told = True
         yield finding(launch, options, problem, (cure,), "certain" if options.version else "likely")
+    undecided = [problem for problem in options.problems if problem.kind == "undecided"]
+    if undecided and not told:
+        raise Unavailable(undecided[0].message)
 
 
 @check("trt-argument-new", severity="error", category="launch_argument", since="0.3")
@@ -139,7 +145,7 @@ def argument_new(launch: Launch, options: EngineOptions, release: TrtRelease) ->
     "No such option" at the start: examples are written for the newest release.
 
     ## How it decides
-    A later parser has it (0.17, 1.1, 1.2 and the newest are known), those around the version have
+    A later parser has it (0.16, 0.19, 1.1, 1.2 and the newest are known), those around the version have
     not. Likely: the release that brought it lies between two of them.
 
     ## Fix safety

@@ -29,6 +29,9 @@ this share of the largest a copy or download broke off."""
 
 CONFIG = "config.json"
 
+PROOFS = ("is not there", "is empty", "is no JSON", "holds no JSON object", "has no object")
+"""What the runtime finds as well; other reasons are those of this reader."""
+
 
 def require_engine(engine: TrtEngine) -> None:
     """Checkpoints are no engines."""
@@ -45,9 +48,10 @@ def config_broken(engine: TrtEngine) -> Iterator[Finding]:
     found", or the folder is taken for a Hugging Face model.
 
     ## How it decides
-    A folder with rank files whose config.json is missing, empty, or no JSON object
-    (cpp/tensorrt_llm/runtime/gptJsonConfig.cpp:585 and :340 of 0.14). Only rank 0 writes it, so a
-    build that stopped there leaves plans alone.
+    A folder with rank files whose config.json is missing, empty, no JSON object, or has none under
+    pretrained_config and build_config (cpp/tensorrt_llm/runtime/gptJsonConfig.cpp:585 and :340 of
+    0.14). Only rank 0 writes it, so a build that stopped there leaves plans alone. One that this doctor
+    may not or does not read (its size, its depth, its owner) proves nothing.
 
     ## Fix safety
     Manual: copy it from where the engine was built, or build again.
@@ -55,6 +59,8 @@ def config_broken(engine: TrtEngine) -> Iterator[Finding]:
     if engine.form != "none":
         return
     why = engine.broken.get(CONFIG, "is not there")
+    if not why.startswith(PROOFS) or "recursion" in why:
+        raise Unavailable(f"{engine.config_path} {why}")
     yield Finding(
         about=engine.path,
         message=f"{engine.path} has {plural(len(engine.ranks), 'rank file')}, but its {CONFIG} {why}",
@@ -117,7 +123,7 @@ def ranks_missing(engine: TrtEngine) -> Iterator[Finding]:
     """
     world = engine.world_size
     if world is None:
-        if engine.form == "none":
+        if engine.form == "none" or engine.gaps:
             raise Unavailable(f"{engine.config_path} cannot be read, so the ranks are not known")
         world = 1
     if engine.kind == "checkpoint" and not engine.ranks:
@@ -197,9 +203,9 @@ def ranks_differ(engine: TrtEngine) -> Iterator[Finding]:
                 fixes=(rebuild(engine, "Build all ranks again in one go"),),
             )
     tensor = engine.size("tp_size") or 1
-    for stage in range(0, len(rows), tensor):
-        group = [row for row in rows if stage <= row.rank < stage + tensor]
-        largest = max((row.size for row in group), default=0)
+    for stage in sorted({row.rank // tensor for row in rows}):
+        group = [row for row in rows if row.rank // tensor == stage]
+        largest = max(row.size for row in group)
         for row in group:
             if row.size < SMALLER * largest:
                 yield Finding(

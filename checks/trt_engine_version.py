@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infer_doctor.catalog.trtllm_releases import (
+    is_candidate,
     numbers,
     release_of,
     same_tensorrt,
+    tensorrt_of,
 )
 from infer_doctor.checks.trt_engine import file_evidence, require_engine
 from infer_doctor.engine import NotApplicable
@@ -75,7 +77,7 @@ def engine_version(engine: TrtEngine, release: TrtRelease, launch: Launch) -> It
             about=engine.path,
             confidence=sure,
             message=f"the engine was built by {by}TensorRT {plans[0]}; TensorRT {release.tensorrt} of "
-            f"{release.basis} will read it",
+            f"{release.basis}, will read it",
             evidence=(
                 file_evidence(engine, engine.ranks[0]),
                 Evidence(
@@ -89,23 +91,24 @@ def engine_version(engine: TrtEngine, release: TrtRelease, launch: Launch) -> It
     built, runs = numbers(engine.version), numbers(release.version)
     if built is None or runs is None:
         raise Unavailable(f"the version of the engine or of {release.basis} cannot be read")
-    if built[:2] != runs[:2]:
-        row, other = release_of(engine.version), release_of(release.version)
-        differ = (
-            row
-            and other
-            and row.tensorrt
-            and other.tensorrt
-            and (not same_tensorrt(row.tensorrt, other.tensorrt))
-        )
+    row, other = tensorrt_of(engine.version), tensorrt_of(release.version)
+    if built[:2] == runs[:2]:
+        candidate = is_candidate(engine.version) or is_candidate(release.version)
+        if candidate and engine.version != release.version and not (plans and release.tensorrt):
+            raise Unavailable(
+                f"whether TensorRT-LLM {engine.version} and {release.version} have the same TensorRT "
+                "is not known"
+            )
+    else:
+        differ = row and other and not same_tensorrt(row, other)
         yield Finding(
             about=engine.path,
             confidence="certain" if differ else "likely",
             message=f"the engine was built by TensorRT-LLM {engine.version}"
-            + (f" (TensorRT {row.tensorrt})" if row and row.tensorrt else "")
+            + (f" (TensorRT {row})" if row else "")
             + f"; {release.basis}"
-            + (f" (TensorRT {other.tensorrt})" if other and other.tensorrt else "")
-            + " will read it",
+            + (f" (TensorRT {other})" if other else "")
+            + ", will read it",
             evidence=(
                 judge.of_config(engine, f'"version": "{engine.version}"'),
                 judge.of_release(release),
@@ -116,16 +119,16 @@ def engine_version(engine: TrtEngine, release: TrtRelease, launch: Launch) -> It
 
 def _own_halves(engine: TrtEngine, plans: list[str]) -> Iterator[Finding]:
     """config.json and the plans tell of two builds; this needs no knowledge of the runtime."""
-    row = release_of(engine.version)
-    if row is None or row.tensorrt is None or not plans:
+    row, tensorrt = release_of(engine.version), tensorrt_of(engine.version)
+    if row is None or tensorrt is None or not plans:
         return
-    if row.version[:2] == (1, 0) or same_tensorrt(plans[0], row.tensorrt):
+    if row.version[:2] == (1, 0) or same_tensorrt(plans[0], tensorrt):
         return  # 1.0.3 of Triton 25.11 has another TensorRT than 1.0.0
     yield Finding(
         about=engine.path,
         severity="warning",
         confidence="likely",
-        message=f"config.json says TensorRT-LLM {engine.version}, which has TensorRT {row.tensorrt}, "
+        message=f"config.json says TensorRT-LLM {engine.version}, which has TensorRT {tensorrt}, "
         f"but the plans were written by TensorRT {plans[0]}",
         evidence=(
             judge.of_config(engine, f'"version": "{engine.version}"'),
@@ -170,7 +173,10 @@ def engine_unsupported(
         raise Unavailable(f"whether {release.basis} still loads engines is not known")
     if judge.is_bare(launch) or launch.entry not in ("trtllm-serve", "LLM", "trtllm-bench"):
         return
-    if judge.backend_of(launch, options, release) != "pytorch":
+    backend = judge.backend_of(launch, options, release)
+    if backend is None:
+        raise Unavailable(f"which backend {release.basis}, takes for the engine is not known")
+    if backend != "pytorch":
         return
     written = judge.given(options, "backend")
     cure = Fix(

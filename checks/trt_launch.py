@@ -29,6 +29,10 @@ FLAGS = {
     "pipeline_parallel_size": "--pp_size",
     "context_parallel_size": "--cp_size",
 }
+WITH_ANSWER = 2
+"""max_seq_len counts prompt and answer: NVIDIA's own recipes write 9,256 over 8,448 for prompts of 8,192
+tokens (examples/configs), so only what is more than twice the batch is told."""
+
 LIMITS = ("max_batch_size", "max_seq_len", "max_input_len", "max_num_tokens", "max_beam_width")
 
 
@@ -87,6 +91,8 @@ def ranks_other(engine: TrtEngine, launch: Launch, options: EngineOptions) -> It
                 fixes=(change(launch, options, name, FLAGS[name], own),),
             )
     started = judge.ranks_started(launch)
+    if started is None and not wrong and judge.has_starter(launch):
+        raise Unavailable("how many ranks mpirun starts is not known")
     if started is not None and not wrong and started[0] not in (1, world):
         count, words = started
         yield Finding(
@@ -222,8 +228,9 @@ def prompt_limit(
     ## How it decides
     Without chunked prefill a prompt must fit into one batch: max_num_tokens is its limit (1.0 to
     1.3.0rc29, _torch/pyexecutor; "maxInputLen = min(maxSequenceLen - 1, maxNumTokens)" of engines
-    since 0.12). Told where the launch itself writes max_seq_len or max_input_len above its
-    max_num_tokens (default 8192) and does not enable chunked prefill; for an engine, which has its
+    since 0.12). Told where the launch itself writes max_input_len above its max_num_tokens (default
+    8192), or max_seq_len, which has the answer in it, above twice that, and does not enable chunked
+    prefill; for an engine, which has its
     build's numbers, where it was built so and has no paged context attention.
 
     ## Fix safety
@@ -244,7 +251,7 @@ def prompt_limit(
     if release.era in ("engine", "engine-first") or wanted is None:
         return
     most = batch if batch is not None else int(options.get("max_num_tokens", 8192))
-    if wanted <= most:
+    if wanted <= most * (1 if prompt is not None else WITH_ANSWER):
         return
     name = "max_input_len" if prompt is not None else "max_seq_len"
     shown = "" if batch is not None else " (the default)"

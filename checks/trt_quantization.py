@@ -94,7 +94,7 @@ def quantization_gpu(
     quant_algo of the engine's config.json, of hf_quant_config.json, or the quant_method of the model,
     against the least compute capability of each method (docs/source/features/quantization.md and the
     precision table of 0.14): FP8 8.9, FP8 with block scales 9.0 (8.9 since 0.21), AWQ and GPTQ with
-    FP8 activations 8.9, NVFP4 and MXFP4 with 8-bit activations 10.0, SmoothQuant 8.0. Several GPUs:
+    FP8 activations 8.9, NVFP4 and MXFP4 with 8-bit activations 10.0, SmoothQuant 7.5. Several GPUs:
     the least counts.
 
     ## Fix safety
@@ -145,7 +145,7 @@ def quantization_version(
 
     ## How it decides
     quant_algo against the methods of each release (tensorrt_llm/quantization/mode.py of 0.14, 0.17 and
-    1.1). A name that no release has is told whatever the version; likely, where the release that
+    1.1, release notes of 0.15 and 0.21). A name that no release has is told whatever the version; likely, where the release that
     brought it is only known as at the latest.
 
     ## Fix safety

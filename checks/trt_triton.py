@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from infer_doctor.catalog import triton as catalog
@@ -177,16 +178,20 @@ def path_wrong(repository: TritonRepository) -> Iterator[Finding]:
             )
 
 
-@check("trt-triton-parameter", severity="error", category="trt_backend_load", since="0.3")
+@check("trt-triton-parameter", severity="warning", category="trt_backend_load", since="0.3")
 def parameter_wrong(repository: TritonRepository) -> Iterator[Finding]:
     """A parameter has a value that the backend does not take.
 
     ## Why it matters
-    "Invalid gpt_model_type", "stoi", or a value that is ignored with a warning that nobody reads.
+    "Invalid gpt_model_type" or a share of memory that is none end the start; other values are ignored
+    with a warning that nobody reads, and the default counts.
 
     ## How it decides
-    Choices, shares from 0 to 1, whole numbers and switches as docs/model_config.md of the backend
-    names them. An empty value, "None" and `${...}` leave the default.
+    Choices, shares, whole numbers and switches as docs/model_config.md of the backend names them. What
+    cannot be read is a warning: the backend takes its default (model_instance_state.cc). Errors are a
+    gpt_model_type that it does not know, and kv_cache_free_gpu_mem_fraction or
+    cross_kv_cache_fraction that are not above 0 and below 1 (executor/kvCacheConfig.cpp). An empty
+    value, "None" and `${...}` leave the default.
 
     ## Fix safety
     Manual.
@@ -197,17 +202,19 @@ def parameter_wrong(repository: TritonRepository) -> Iterator[Finding]:
             if value is None or value.lower() in ("none", ""):
                 continue
             why = _wrong(name, value)
-            if why is not None:
-                yield Finding(
-                    about=f"{model.name} {name}",
-                    message=f"{name} of {model.name} is {value}: {why}",
-                    evidence=(
-                        Evidence(
-                            source=model.path, line=row.line, excerpt=f'string_value: "{value}"'
-                        ),
-                    ),
-                    fixes=(edit_parameter(model.path, row.line, name, _right(name)),),
-                )
+            if why is None:
+                continue
+            refused = name in catalog.REFUSED or share(value) is not None
+            lost = "" if refused else "; the backend ignores it"
+            yield Finding(
+                about=f"{model.name} {name}",
+                severity="error" if refused else None,
+                message=f"{name} of {model.name} is {value}: {why}{lost}",
+                evidence=(
+                    Evidence(source=model.path, line=row.line, excerpt=f'string_value: "{value}"'),
+                ),
+                fixes=(edit_parameter(model.path, row.line, name, _right(name)),),
+            )
 
 
 def _wrong(name: str, value: str) -> str | None:
@@ -216,9 +223,9 @@ def _wrong(name: str, value: str) -> str | None:
         return f"it takes {', '.join(choices)}"
     if name in catalog.SHARES:
         part = share(value)
-        if part is None or not 0 <= part <= 1:
-            return "it takes a share from 0 to 1"
-    if name in catalog.WHOLE and whole(value) is None:
+        if part is None or not 0 < part < 1:
+            return "it takes a share above 0 and below 1"
+    if name in catalog.WHOLE and re.match(r"\s*[-+]?\d", value) is None:
         return "it takes a whole number"
     if name in catalog.SWITCHES and value not in (*catalog.TRUE, *catalog.FALSE):
         return "it takes true or false"

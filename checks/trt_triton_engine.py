@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from infer_doctor.catalog import triton as catalog
-from infer_doctor.catalog.trtllm_releases import TRITON_IMAGE, in_triton, numbers
+from infer_doctor.catalog.trtllm_releases import (
+    CHUNKING_FITTED_SINCE,
+    REUSE_FITTED_SINCE,
+    TRITON_IMAGE,
+    WINDOW_FITTED_SINCE,
+    in_triton,
+    numbers,
+    reaches,
+)
 from infer_doctor.checks.trt_triton import at
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.triton import TritonRepository
@@ -17,7 +25,7 @@ from infer_doctor.fixes.trtllm import (
 )
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch
-from infer_doctor.model import Evidence, Finding
+from infer_doctor.model import Evidence, Finding, Severity
 from infer_doctor.registry import check
 from infer_doctor.trtllm import judge
 from infer_doctor.trtllm.folder import TrtEngine
@@ -38,15 +46,19 @@ def limits_exceeded(repository: TritonRepository) -> Iterator[Finding]:
     """The repository asks for more than its engine was built for.
 
     ## Why it matters
-    Requests are refused ("batch size exceeds", "Beam width 4 exceeds"), or the server does not start:
-    "maxTokensInPagedKvCache must be large enough to process at least 1 sequence", "When KV cache
-    block reuse is set, model has to be built with paged context FMHA support".
+    The server does not start ("Runtime configured max beam width (4) must not exceed engine max beam
+    width (1)", "When KV cache block reuse is set, model has to be built with paged context FMHA
+    support"), or a setting does nothing: requests beyond the engine's batch wait.
 
     ## How it decides
     config.pbtxt against build_config of the engine: max_batch_size and max_beam_width above the
     build's, max_tokens_in_paged_kv_cache below one sequence (max_seq_len), enable_kv_cache_reuse or
-    enable_chunked_context without use_paged_context_fmha, in-flight batching without a paged KV cache.
-    What stops the start is an error.
+    enable_chunked_context without use_paged_context_fmha, in-flight batching with a continuous KV
+    cache. What stops the start is an error. Reuse without paged context attention does so up to 0.16,
+    chunked context up to 0.15 and a cache for less than one sequence up to 0.11; later releases turn
+    the first two off and shorten the sequence, with a warning (release notes;
+    trtGptModelInflightBatching.cpp and executorImpl.cpp). The engine's version counts, for it is the
+    server's.
 
     ## Fix safety
     Manual: edit the repository or build again.
@@ -64,7 +76,8 @@ def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:
     if batch is not None and built is not None and batch > built:
         yield Finding(
             about=f"{model.name} max_batch_size",
-            message=f"max_batch_size of {model.name} is {batch}, its engine was built for {built}",
+            message=f"max_batch_size of {model.name} is {batch}, its engine was built for {built}: more "
+            "do not run at once",
             evidence=(
                 at(model, "max_batch_size", f"max_batch_size: {batch}"),
                 judge.of_config(engine, f'"max_batch_size": {built}'),
@@ -99,9 +112,11 @@ def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:
         engine.limit("max_seq_len"),
     )
     if tokens is not None and length is not None and 0 < tokens < length:
+        fitted = reaches(engine.version, WINDOW_FITTED_SINCE)
         yield Finding(
             about=f"{model.name} max_tokens_in_paged_kv_cache",
-            severity="error",
+            severity=_severity(fitted),
+            confidence="likely",
             category="trt_kv_memory",
             message=f"max_tokens_in_paged_kv_cache of {model.name} is {tokens:,}; one sequence of the "
             f"engine may have {length:,} tokens",
@@ -119,12 +134,18 @@ def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:
             ),
         )
     paged = engine.plugin("use_paged_context_fmha") is True
-    for name in ("enable_kv_cache_reuse", "enable_chunked_context"):
+    for name, since in (
+        ("enable_kv_cache_reuse", REUSE_FITTED_SINCE),
+        ("enable_chunked_context", CHUNKING_FITTED_SINCE),
+    ):
         if model.parameter(name) in catalog.TRUE and not paged:
+            fitted = reaches(engine.version, since)
+            lost = ": it is turned off" if fitted else ""
             yield Finding(
                 about=f"{model.name} {name}",
-                severity="error",
-                message=f"{name} is on, but the engine was built without use_paged_context_fmha",
+                severity=_severity(fitted),
+                confidence="likely" if fitted is None else "certain",
+                message=f"{name} is on, but the engine was built without use_paged_context_fmha{lost}",
                 evidence=(
                     at(model, name, f"{name}: true"),
                     judge.of_config(engine, '"use_paged_context_fmha": false'),
@@ -140,7 +161,7 @@ def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:
             )
     kind = model.parameter("gpt_model_type", "batching_strategy") or ""
     cache = engine.build.get("kv_cache_type")
-    unpaged = isinstance(cache, str) and cache.upper() in ("CONTINUOUS", "DISABLED")
+    unpaged = isinstance(cache, str) and cache.upper() == "CONTINUOUS"
     if kind.startswith("inflight") and unpaged:
         yield Finding(
             about=f"{model.name} gpt_model_type",
@@ -154,6 +175,11 @@ def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:
         )
 
 
+def _severity(fitted: bool | None) -> Severity:
+    """A warning where the release makes do with it."""
+    return "warning" if fitted else "error"
+
+
 @check("trt-triton-ranks", severity="error", category="trt_world_size_mpi", since="0.3")
 def ranks_wrong(repository: TritonRepository, launch: Launch) -> Iterator[Finding]:
     """Triton is started with another number of ranks than its engine was built for.
@@ -162,10 +188,13 @@ def ranks_wrong(repository: TritonRepository, launch: Launch) -> Iterator[Findin
     "Assertion failed: mpiSize == tp * pp": the model is UNAVAILABLE.
 
     ## How it decides
-    World size of the engine's config.json against mpirun -n or srun -n before tritonserver, or
+    World size of the engine's config.json against mpirun -n or srun -n before tritonserver (all parts
+    of `mpirun -n 1 tritonserver : -n 1 tritonserver`, as launch_triton_server.py writes it), or
     launch_triton_server.py --world_size (default 1). One tritonserver without mpirun starts the ranks
-    itself only in orchestrator mode (TRTLLM_ORCHESTRATOR=1, since 0.10) or for one rank.
-    gpu_device_ids must name as many GPUs.
+    itself only in orchestrator mode (TRTLLM_ORCHESTRATOR=1, since 0.10) or for one rank. Where mpirun
+    does not say how many, nothing is decided. gpu_device_ids must be different ones below
+    gpus_per_node of the engine, and not fewer than its ranks on one machine: rank N takes the Nth,
+    counted round (worldConfig.cpp).
 
     ## Fix safety
     Manual.
@@ -179,29 +208,30 @@ def ranks_wrong(repository: TritonRepository, launch: Launch) -> Iterator[Findin
         if world is None:
             continue
         ids = model.parameter("gpu_device_ids")
-        if ids is not None:
-            count = len([part for part in ids.split(";")[0].split(",") if part.strip()])
-            if count != world:
-                yield Finding(
-                    about=f"{model.name} gpu_device_ids",
-                    message=f"gpu_device_ids of {model.name} names {plural(count, 'GPU')}, its engine "
-                    f"was built for {plural(world, 'rank')}",
-                    evidence=(
-                        at(model, "gpu_device_ids", f'string_value: "{ids}"'),
-                        judge.of_config(engine, f"world_size {world}"),
+        why = None if ids is None else _ids_wrong(ids, engine, world)
+        if why is not None:
+            yield Finding(
+                about=f"{model.name} gpu_device_ids",
+                message=f"gpu_device_ids of {model.name} is {ids}: {why}",
+                evidence=(
+                    at(model, "gpu_device_ids", f'string_value: "{ids}"'),
+                    judge.of_config(engine, f"world_size {world}"),
+                ),
+                fixes=(
+                    edit_parameter(
+                        model.path,
+                        model.line_of("gpu_device_ids"),
+                        "gpu_device_ids",
+                        ",".join(map(str, range(min(world, _per_node(engine))))),
                     ),
-                    fixes=(
-                        edit_parameter(
-                            model.path,
-                            model.line_of("gpu_device_ids"),
-                            "gpu_device_ids",
-                            ",".join(map(str, range(world))),
-                        ),
-                    ),
-                )
+                ),
+            )
         if bare:
             continue
-        started, words = _started(launch)
+        found_ranks = _started(launch)
+        if found_ranks is None:
+            raise Unavailable("how many ranks mpirun starts is not known")
+        started, words = found_ranks
         if started == world or (started == 1 and _orchestrates(launch)):
             continue
         yield Finding(
@@ -227,9 +257,34 @@ def ranks_wrong(repository: TritonRepository, launch: Launch) -> Iterator[Findin
         )
 
 
-def _started(launch: Launch) -> tuple[int, str]:
+def _ids_wrong(ids: str, engine: TrtEngine, world: int) -> str | None:
+    """Of each instance, between semicolons; what is no list of numbers is left alone."""
+    per_node = _per_node(engine)
+    for part in ids.split(";"):
+        numbers = [whole(text.strip()) for text in part.split(",") if text.strip()]
+        known = [number for number in numbers if number is not None]
+        if not known or len(known) != len(numbers):
+            return None
+        if len(set(known)) != len(known):
+            return "a GPU is named twice"
+        if max(known) >= per_node:
+            return f"the engine was built for {per_node} GPUs of a machine, 0 to {per_node - 1}"
+        if len(known) < min(world, per_node):
+            return f"{plural(len(known), 'GPU')} for {plural(world, 'rank')} of the engine"
+    return None
+
+
+def _per_node(engine: TrtEngine) -> int:
+    """gpus_per_node of the mapping; 8 where it is not written (mapping.py)."""
+    mapping = engine.pretrained.get("mapping")
+    value = mapping.get("gpus_per_node") if isinstance(mapping, Mapping) else None
+    return value if type(value) is int and value > 0 else 8
+
+
+def _started(launch: Launch) -> tuple[int, str] | None:
+    """None where mpirun or srun stands there and does not say how many."""
     found = judge.ranks_started(launch)
-    if found is not None:
+    if found is not None or judge.has_starter(launch):
         return found
     words = [word.text for word in launch.words]
     for index, word in enumerate(words):

@@ -13,13 +13,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "batching_type": ("V1", "v1", "inflight_batching", "inflight_fused_batching"),
     "xgrammar_tokenizer_info_path": (),
 }
-"""An empty tuple: any value. V1 went with 0.16."""
+"""An empty tuple: any value. V1 went with 0.20 (release notes)."""
 
-SHARES = (
-    "kv_cache_free_gpu_mem_fraction",
-    "lora_cache_gpu_memory_fraction",
-    "cross_kv_cache_fraction",
-)
+REFUSED = ("gpt_model_type",)
+"""Those whose wrong value ends the start; of others that cannot be read the backend takes its default
+with a warning (inflight_batcher_llm/src/model_instance_state.cc: each in a try of its own)."""
+
+SHARES = ("kv_cache_free_gpu_mem_fraction", "cross_kv_cache_fraction")
 
 WHOLE = (
     "max_beam_width",

@@ -1,9 +1,11 @@
 """Options of trtllm-build and trtllm-serve by release.
 
 Read from tensorrt_llm/commands/build.py, commands/serve.py and plugin/plugin.py: 0.10 (035b99e0),
-0.14 (8681b3a4), 0.17 (2024-12-17), 1.0 (65f1d153), 1.2 (00209af1), and the file of the stable
-options of the newest (trtllm_serve_cli.yaml, 029e223d). Read 2026-11-30; only the parser of 0.14 was
-executed. What lies between two of these is taken as known by either.
+0.14 (8681b3a4), 0.17.0.dev (2024-12-17, before 0.17.0 and so 0.16 for trtllm-serve), 0.19 (serve.py
+with `disaggregated`), 1.0 (65f1d153), 1.2 (00209af1), 1.3.0rc, and the file of the stable options of
+the newest (trtllm_serve_cli.yaml, 029e223d); what 0.12 to 0.16 took away out of the release notes.
+Read 2026-11-30; only the parser of 0.14 was executed. What lies between two of these is taken as
+known by either.
 """
 
 from __future__ import annotations
@@ -46,9 +48,17 @@ _OLD = _names(
     """
 )
 
+_GONE_WITH_12 = _names(
+    "max_output_len use_custom_all_reduce multi_block_mode context_fmha_fp32_acc tp_size pp_size"
+)
+
 BUILD: dict[Version, frozenset[str]] = {
     (0, 11): _BUILD | _AUTO | _OLD,
+    (0, 12): _BUILD | _AUTO | _OLD - _GONE_WITH_12,
+    (0, 13): _BUILD | _AUTO | _OLD - _GONE_WITH_12,
     (0, 14): _BUILD | _AUTO | _names("builder_force_num_profiles lookup_plugin enable_xqa"),
+    (0, 15): _BUILD | _AUTO | _LATER | _names("lookup_plugin enable_xqa gemm_allreduce_plugin"),
+    (0, 16): _BUILD | _AUTO | _LATER | _names("lookup_plugin gemm_allreduce_plugin"),
     (0, 17): _BUILD | _AUTO | _LATER | _names("gemm_allreduce_plugin"),
     (1, 0): _BUILD
     | _LATER
@@ -136,13 +146,13 @@ BUILD_FOREIGN: dict[str, tuple[str | None, str]] = {
     "--use_gemm_plugin": ("--gemm_plugin", "since 0.8"),
     "--use_inflight_batching": (None, "always on since 0.8"),
     "--enable_context_fmha": ("--context_fmha enable", "since 0.8"),
-    "--context_fmha_fp32_acc": (None, "chosen by itself since 0.12"),
-    "--multi_block_mode": (None, "a setting of the runtime, on by itself, since 0.13"),
+    "--context_fmha_fp32_acc": (None, "a setting of the runtime since 0.12"),
+    "--multi_block_mode": (None, "a setting of the runtime since 0.12, on by itself since 0.13"),
     "--use_custom_all_reduce": (None, "chosen by itself since 0.12"),
     "--attention_qk_half_accumulation": (None, "gone with 0.11"),
     "--use_context_fmha_for_generation": (None, "gone with 0.12"),
-    "--strongly_typed": (None, "always on since 0.12"),
-    "--builder_opt": (None, "gone with 0.12"),
+    "--strongly_typed": (None, "on by itself since 0.13"),
+    "--builder_opt": (None, "gone since 0.14"),
     "--enable_xqa": (None, "always on since 0.16"),
     "--lookup_plugin": (None, "gone with 0.17"),
     "--builder_force_num_profiles": (None, "the variable BUILDER_FORCE_NUM_PROFILES since 0.15"),
@@ -174,8 +184,13 @@ _SERVE_LONG = _SERVE | _names(
     """
 )
 
+_SERVE_19 = _SERVE_OLD | _names(
+    "backend ep_size gpus_per_node num_postprocess_workers extra_llm_api_options"
+)
+
 SERVE: dict[Version, frozenset[str]] = {
-    (0, 17): _SERVE_OLD,
+    (0, 16): _SERVE_OLD,
+    (0, 19): _SERVE_19,
     (1, 1): _SERVE,
     (1, 2): _SERVE_LONG,
     (1, 4): _SERVE_LONG
@@ -184,7 +199,7 @@ SERVE: dict[Version, frozenset[str]] = {
         kv_cache_dtype num_serve_frontends num_input_processor_workers num_media_load_workers
         hf_revision served_model_name allow_request_chat_template generation-config
         enable_attention_dp grpc middleware telemetry no-telemetry report_addr video_pruning_rate
-        post_processor_hook enable_visual_gen visual_gen_args agent_percentage agent_types
+        post_processor_hook enable_visual_gen visual_gen_args extra_visual_gen_options agent_percentage agent_types
         """
     ),
 }
@@ -257,3 +272,9 @@ SERVE_FOREIGN: dict[str, str] = {
 """Names of vLLM, of other tools and of later releases -> what 1.0 and 1.1 take."""
 
 BACKENDS = ("pytorch", "tensorrt", "trt", "_autodeploy")
+
+AUTODEPLOY = ("_autodeploy", "autodeploy")
+"""trtllm-bench of 0.17 to 0.19 wrote it without the line."""
+
+ONE_BACKEND_UNTIL = (0, 19)
+"""Up to here `--backend` is click.Choice(["pytorch"]), and without it engines are loaded."""

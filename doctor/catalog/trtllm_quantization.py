@@ -1,7 +1,8 @@
 """Quantisation methods of TensorRT-LLM: since when, which GPUs, what needs calibration.
 
 Sources, read 2026-11-30: tensorrt_llm/quantization/mode.py of 0.14 and 1.1, the table of
-docs/source/features/quantization.md (PyTorch backend, 09d4c79b), the support matrix of 0.14.
+docs/source/features/quantization.md (PyTorch backend, 09d4c79b), the support matrix of 0.14, the
+release notes of 0.15 to 1.0.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ SINCE: dict[str, tuple[int, int]] = {
         ),
         (0, 0),
     ),
-    "W8A16_GPTQ": (0, 17),
-    "W4A8_QSERVE_PER_GROUP": (0, 17),
-    "W4A8_QSERVE_PER_CHANNEL": (0, 17),
+    "W8A16_GPTQ": (0, 15),
+    "W4A8_QSERVE_PER_GROUP": (0, 15),
+    "W4A8_QSERVE_PER_CHANNEL": (0, 15),
     "FP8_BLOCK_SCALES": (0, 18),
     "NVFP4": (0, 17),
     "W4A8_NVFP4_FP8": (1, 0),
-    "W4A8_MXFP4_FP8": (1, 0),
+    "W4A8_MXFP4_FP8": (0, 21),
     "W4A8_MXFP4_MXFP8": (1, 0),
     "W4A16_MXFP4": (1, 0),
     "NVFP4_AWQ": (1, 2),
@@ -57,13 +58,14 @@ LEAST: dict[str, Capability] = {
     "W4A16_AWQ": (7, 5),
     "W4A16_GPTQ": (7, 5),
     "W8A16_GPTQ": (7, 5),
-    "W8A8_SQ_PER_CHANNEL": (8, 0),
-    "W8A8_SQ_PER_TENSOR_PLUGIN": (8, 0),
-    "W8A8_SQ_PER_CHANNEL_PER_TOKEN_PLUGIN": (8, 0),
-    "W8A8_SQ_PER_CHANNEL_PER_TENSOR_PLUGIN": (8, 0),
-    "W8A8_SQ_PER_TENSOR_PER_TOKEN_PLUGIN": (8, 0),
+    "W8A8_SQ_PER_CHANNEL": (7, 5),
+    "W8A8_SQ_PER_TENSOR_PLUGIN": (7, 5),
+    "W8A8_SQ_PER_CHANNEL_PER_TOKEN_PLUGIN": (7, 5),
+    "W8A8_SQ_PER_CHANNEL_PER_TENSOR_PLUGIN": (7, 5),
+    "W8A8_SQ_PER_TENSOR_PER_TOKEN_PLUGIN": (7, 5),
 }
-"""The least compute capability. sm 8.9 got kernels for FP8 block scales in 0.21."""
+"""The least compute capability. sm 8.9 got kernels for FP8 block scales in 0.21. SmoothQuant runs on
+Turing (int8_gemm_template.h: Sm75 from 7.5, Sm80 from 8.0 to 9.0)."""
 
 LEAST_KV: dict[str, Capability] = {"FP8": (8, 9), "NVFP4": (10, 0)}
 """FP8 on sm 8.0 and 8.6 is marked as supported, but no hardware converts it: a warning there."""

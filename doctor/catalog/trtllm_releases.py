@@ -13,6 +13,7 @@ import re
 from typing import Literal
 
 from infer_doctor.frozen import frozen
+from infer_doctor.versions import release
 
 Version = tuple[int, ...]
 
@@ -36,9 +37,22 @@ MAIN_GUARD_SINCE = (0, 16)
 """LLM(...) spawns processes that import the main module again (release notes of 0.16)."""
 
 CLI_WINS_SINCE = (1, 3)
-"""From here explicit flags win over the file of extra options; before, the file overwrites them."""
+"""From here explicit flags win over the file of extra options; before, the file overwrites them (since
+0.20 for all keys, release notes). A serve.py of 1.3.0rc still overwrote: its candidates are undecided."""
 
-VOLTA_GONE = (0, 16)
+PYTORCH_DEFAULT_SINCE = (1, 0)
+"""The default of trtllm-serve and LLM(...) changed between the candidates of 1.0 (release notes)."""
+
+REUSE_FITTED_SINCE = (0, 17)
+"""KV cache reuse without paged context attention is turned off with a warning (release notes;
+trtGptModelInflightBatching.cpp, fixExecutorConfig); before it ended the start."""
+
+WINDOW_FITTED_SINCE = (0, 12)
+"""A KV cache for less than one sequence shortens the sequence; before it ended the start
+(kvCacheManager.cpp, "must be large enough to process at least 1 sequence")."""
+
+CHUNKING_FITTED_SINCE = (0, 16)
+"""The same of chunked context (release notes; executorImpl.cpp, fixExecutorConfig)."""
 
 
 @frozen
@@ -60,7 +74,7 @@ RELEASES: tuple[Release, ...] = (
     Release(version=(0, 12), tensorrt="10.3.0.26", cuda="12.5.1", triton=("24.08",)),
     Release(version=(0, 13), tensorrt="10.4.0.26", cuda="12.5.1", triton=("24.09",)),
     Release(version=(0, 14), tensorrt="10.4.0.26", cuda="12.5.1", triton=("24.10",)),
-    Release(version=(0, 15), tensorrt="10.6.0.26", cuda="12.6.3", triton=("24.11",)),
+    Release(version=(0, 15), tensorrt="10.6.0.26", cuda="12.6.2", triton=("24.11",)),
     Release(version=(0, 16), tensorrt="10.7.0.23", cuda="12.6.3", triton=("24.12",)),
     Release(version=(0, 17), tensorrt="10.8.0.43", cuda="12.8.0", triton=("25.01", "25.02")),
     Release(version=(0, 18), tensorrt="10.9.0.34", cuda="12.8.1", triton=("25.03", "25.04")),
@@ -103,8 +117,7 @@ CUDA_IMAGE = re.compile(r"(?:^|/)nvidia/cuda:(\d+\.\d+)[\w.]*-(base|runtime|deve
 
 def numbers(version: str | None) -> Version | None:
     """(1, 2, 0) of "1.2.0rc8" or "v1.2.0"; None when it is no version."""
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version or "")
-    return tuple(int(part) for part in found.groups(default="0")) if found else None
+    return release(version, 3) or None
 
 
 def candidate(version: str | None) -> int | None:
@@ -113,12 +126,34 @@ def candidate(version: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
+def is_candidate(version: str | None) -> bool:
+    """Whether it is of before its release: 1.2.0rc0, 0.17.0.dev2024121700."""
+    return re.search(r"\d\.?(?:rc|dev|a|b)\d*", version or "") is not None
+
+
+def reaches(version: str | None, bound: Version) -> bool | None:
+    """Whether a version is that of the bound or a later one; None where only its candidates are, for
+    what a release brought came with any of them."""
+    wanted = numbers(version)
+    if wanted is None:
+        return None
+    if wanted[: len(bound)] == bound and is_candidate(version):
+        return None
+    return wanted >= bound
+
+
 def release_of(version: str | None) -> Release | None:
     """The row of a version; None when it is not in the table."""
     wanted = numbers(version)
     if wanted is None:
         return None
     return next((row for row in RELEASES if row.version == wanted[:2]), None)
+
+
+def tensorrt_of(version: str | None) -> str | None:
+    """The TensorRT of a release; candidates had others before (those of 1.2.0 both 10.13 and 10.14)."""
+    row = release_of(version)
+    return row.tensorrt if row is not None and not is_candidate(version) else None
 
 
 def in_triton(tag: str) -> str | None:

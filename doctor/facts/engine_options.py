@@ -21,7 +21,9 @@ Problem = Literal[
     "missing-value",
     "deprecated",
     "duplicate",
+    "undecided",
 ]
+""""undecided": whether the version takes it is not known."""
 
 
 @frozen

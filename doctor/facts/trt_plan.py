@@ -98,6 +98,8 @@ def _of_engine(engine: TrtEngine, options: EngineOptions, gpu: PlanGpu) -> Deman
 
     if engine.kind != "engine" or engine.form != "current" or not engine.ranks:
         raise Unavailable(f"{engine.path} is no whole engine")
+    if engine.gaps:
+        raise Unavailable(engine.gaps[0])
     model = engine.pretrained
     heads = _number(model, "num_attention_heads")
     hidden = _number(model, "hidden_size")
@@ -141,6 +143,10 @@ def _of_model(
     from infer_doctor.memory.inputs import Source, inputs_of
     from infer_doctor.trtllm.memory import BLOCK, Demand, Layers
 
+    if options.get("enable_attention_dp") is True:
+        raise Unavailable("no memory model of attention data parallelism: each rank holds it whole")
+    if (_whole(options, "context_parallel_size", 1) or 1) > 1:
+        raise Unavailable("no memory model of context parallelism")
     tensor = _whole(options, "tensor_parallel_size", 1) or 1
     stages = _whole(options, "pipeline_parallel_size", 1) or 1
     batch = _whole(options, "max_num_tokens", 8192) or 8192
@@ -198,9 +204,14 @@ def _of_model(
             f"weights from {inputs.basis}",
             f"activations of {batch:,} tokens as measured on vLLM {LIKE}",
             "nothing of TensorRT-LLM was measured here",
+            *(("a draft model is not counted",) if _drafts(options) else ()),
         ),
         **_common(options, gpu),
     )
+
+
+def _drafts(options: EngineOptions) -> bool:
+    return any(name.partition(".")[0] == "speculative_config" for name in options.given)
 
 
 def _cache_item(options: EngineOptions, files: ModelFiles, dtype: str) -> float:

@@ -16,7 +16,7 @@ from infer_doctor.catalog.trtllm_releases import (
     era_of,
     in_triton,
     numbers,
-    release_of,
+    tensorrt_of,
 )
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.engine_options import EngineQuestion
@@ -99,15 +99,15 @@ def _of_image(image: str) -> str | None:
 
 def _by_version(version: str, why: str, image: str | None) -> TrtRelease:
     era = era_of(version)
-    row = release_of(version)
+    tensorrt = tensorrt_of(version)
     return TrtRelease(
         version=version,
         era=era,
         basis=f"TensorRT-LLM {version}, {why}",
         known=True,
         engine_path=None if era is None else era != "pytorch-only",
-        tensorrt=row.tensorrt if row else None,
-        tensorrt_source="the release's Dockerfile" if row and row.tensorrt else None,
+        tensorrt=tensorrt,
+        tensorrt_source="the release's Dockerfile" if tensorrt else None,
         image=image,
     )
 

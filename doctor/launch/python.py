@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from infer_doctor.facts.client_code import ClientCode
 from infer_doctor.frozen import frozen
-from infer_doctor.launch.command import Around
+from infer_doctor.launch.command import Around, with_installs
 from infer_doctor.launch.command import launches as started_by
 from infer_doctor.launch.document import Broken
 from infer_doctor.launch.model import Keyword, Launch, Place, Unknown, Variable, Word
 from infer_doctor.launch.python_code import client_code
-from infer_doctor.launch.python_values import BadSource, Source
+from infer_doctor.launch.python_tree import BadSource
+from infer_doctor.launch.python_values import Source
+from infer_doctor.launch.python_words import at, is_list, words_of
 
 __all__ = ["Broken", "PythonFile", "read"]
 
@@ -34,6 +35,7 @@ ENTRIES = {
     "tensorrt_llm.llmapi.LLM": ("tensorrt-llm", "LLM"),
     "tensorrt_llm.hlapi.LLM": ("tensorrt-llm", "LLM"),
     "tensorrt_llm._torch.LLM": ("tensorrt-llm", "LLM"),
+    "tensorrt_llm._torch.auto_deploy.LLM": ("tensorrt-llm", "LLM"),
     "tensorrt_llm._tensorrt_engine.LLM": ("tensorrt-llm", "LLM"),
     "tensorrt_llm.TRTLLMEngine": ("tensorrt-llm", "LLM"),  # advice that circulates: never existed
 }
@@ -81,8 +83,8 @@ def read(text: str, file: str) -> PythonFile:
     try:
         source = _source(text, file)
     except BadSource as error:
-        at = file if error.line is None else f"{file}:{error.line}"
-        raise Broken(f"{at}: {error}") from None
+        where = file if error.line is None else f"{file}:{error.line}"
+        raise Broken(f"{where}: {error}") from None
     environment = tuple(_environment(source))
     launches: list[Launch] = []
     for node in source.nodes:
@@ -149,7 +151,7 @@ def _arguments(
 ) -> Iterator[Keyword]:
     for index, argument in enumerate(node.args):
         if isinstance(argument, ast.Starred) or index >= len(names):
-            gaps.append(f"{_at(source, argument)}: a positional argument could not be read")
+            gaps.append(f"{at(source, argument)}: a positional argument could not be read")
             return
         yield Keyword(name=names[index], value=source.fold(argument), place=source.place(argument))
     for word in node.keywords:
@@ -166,7 +168,7 @@ def _unpacked(source: Source, node: ast.expr, gaps: list[str]) -> Iterator[Keywo
     folded = source.fold(node)
     literal = _literal_dict(source, node)
     if not isinstance(folded, dict) or not all(isinstance(key, str) for key in folded):
-        gaps.append(f"{_at(source, node)}: **{source.unknown(node).text} could not be read")
+        gaps.append(f"{at(source, node)}: **{source.unknown(node).text} could not be read")
         return
     for name, value in folded.items():
         yield Keyword(name=name, value=value, place=literal.get(name, source.place(node)))
@@ -194,101 +196,36 @@ def _command(
     first = 1 if name in ("os.execvp", "os.execv", "os.execlp") else 0
     spread = name in ("asyncio.create_subprocess_exec", "os.execlp")
     parts = node.args[first:] if spread else node.args[first : first + 1]
-    words = [word for part in parts for word in _words(source, part, gaps, alone=spread)]
+    words = [word for part in parts for word in words_of(source, part, gaps, alone=spread)]
     if not words:
         return []
+    shell = next((word.value for word in node.keywords if word.arg == "shell"), None)
+    if source.fold(shell) is True and is_list(source, node.args[0]):  # the shell runs the first
+        words = [Word(text=text, place=words[0].place) for text in ("sh", "-c")] + words
     own = next((word.value for word in node.keywords if word.arg == "env"), None)
     more = () if own is None else tuple(_env_argument(source, own))
-    at = f"{file}:{source.place(node).line}"
-    around = Around(name=at, kind="python", machine="local", gaps=tuple(gaps))
+    where = f"{file}:{source.place(node).line}"
+    around = Around(name=where, kind="python", machine="local", gaps=tuple(gaps))
     found = [row for row in started_by(words, around, (*environment, *more)) if row.engine]
-    return [replace(row, name=f"{at}: {row.entry}") for row in found]
+    installs = list(_installs(source))
+    return [
+        replace(with_installs(row, installs), name=f"{where}: {row.entry or row.engine}")
+        for row in found
+    ]
 
 
-def _words(source: Source, node: ast.expr, gaps: list[str], *, alone: bool = False) -> list[Word]:
-    """The words of a command: a list, or a string that a shell would split."""
-    if isinstance(node, ast.Starred):
-        node, alone = node.value, False
-    if isinstance(node, ast.Name):
-        return _named_words(source, node, gaps, alone)
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return [w for item in node.elts for w in _words(source, item, gaps, alone=True)]
-    if source.resolved(node) == "sys.executable":
-        return [Word(text="python", place=source.place(node))]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and not alone:
-        if _is_text(source, node):
-            return _script(source, node)
-        left = _words(source, node.left, gaps)
-        return left + _words(source, node.right, gaps) if left else []
-    if (
-        isinstance(node, ast.Call)
-        and source.resolved(node.func) in ("shlex.split", "str.split")
-        and node.args
-    ):
-        return _words(source, node.args[0], gaps)
-    text, place = source.partial(node), source.place(node)
-    value = source.fold(node)
-    if alone:
-        unknown = value.text if isinstance(value, Unknown) else None
-        return [Word(text=text, place=place, unknown=unknown)]
-    if isinstance(value, list):
-        return [
-            Word(
-                text=item.text if isinstance(item, Unknown) else str(item),
-                place=place,
-                unknown=item.text if isinstance(item, Unknown) else None,
-            )
-            for item in value
-        ]
-    return _script(source, node) if isinstance(value, (str, Unknown)) else []
-
-
-def _is_text(source: Source, node: ast.expr) -> bool:
-    """Whether a sum begins with a text: it is one then, no list."""
-    while isinstance(node, ast.BinOp):
-        node = node.left
-    return isinstance(node, ast.JoinedStr) or isinstance(source.fold(node), str)
-
-
-def _script(source: Source, node: ast.expr) -> list[Word]:
-    """A string that a shell reads; what the file does not tell is a variable of that shell."""
-    text = source.partial(node, lambda value: f"${{{re.sub(r'[^A-Za-z0-9]+', '_', value.text)}}}")
-    place = source.place(node)
-    return [Word(text=part, place=place) for part in ("sh", "-c", text)]
-
-
-def _named_words(source: Source, node: ast.Name, gaps: list[str], alone: bool) -> list[Word]:
-    """The words of a list that has a name; what is appended without a condition is known too."""
-    found = source.lookup(node, node.id)
-    values = [value for value in found[1] if value is not None] if found else []
-    if found is None or alone or len(values) != 1 or len(found[1]) != 1:
-        value = source.fold(node)
-        known = not isinstance(value, (Unknown, list, dict))
-        if alone:
-            text = str(value) if known else f"{{{node.id}}}"
-            return [Word(text=text, place=source.place(node), unknown=None if known else node.id)]
-        return _script(source, node) if known else []
-    words = _words(source, values[0], gaps)
-    for change in source.mutations.get((found[0], node.id), []):
-        added = _added(change)
-        if added is None or source.conditional(change):
-            gaps.append(f"{_at(source, change)}: words are added that could not be read")
+def _installs(source: Source) -> Iterator[Word]:
+    """Requirements of an image that the file describes: Modal's `Image.pip_install("vllm==0.19.0")`."""
+    for node in source.nodes:
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
-        item, single = added
-        words += _words(source, item, gaps, alone=single)
-    return words
-
-
-def _added(change: ast.AST) -> tuple[ast.expr, bool] | None:
-    """What `x += y`, `x.append(y)` or `x.extend(y)` adds, and whether it is one word."""
-    if isinstance(change, ast.AugAssign) and isinstance(change.op, ast.Add):
-        return change.value, False
-    if isinstance(change, ast.Call) and isinstance(change.func, ast.Attribute) and change.args:
-        if change.func.attr == "append":
-            return change.args[0], True
-        if change.func.attr == "extend":
-            return change.args[0], False
-    return None
+        if node.func.attr not in ("pip_install", "uv_pip_install"):
+            continue
+        for argument in node.args:
+            value = source.fold(argument)
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str):
+                    yield Word(text=text, place=source.place(argument))
 
 
 def _environment(source: Source) -> Iterator[Variable]:
@@ -362,8 +299,3 @@ def _notebook(text: str, file: str) -> tuple[str, Callable[[int], Place]]:
             places.append(Place(file=f"{file} cell {number}", line=line))
     last = Place(file=file, line=None)
     return "\n".join(lines), lambda line: places[line - 1] if line <= len(places) else last
-
-
-def _at(source: Source, node: ast.AST) -> str:
-    place = source.place(node)
-    return f"{place.file}:{place.line}"

@@ -26,6 +26,7 @@ ENGINES = {
     "tensorrt_llm.LLM": "tensorrt_llm.LLM",
     "tensorrt_llm.llmapi.LLM": "tensorrt_llm.LLM",
     "tensorrt_llm._torch.LLM": "tensorrt_llm.LLM",
+    "tensorrt_llm._torch.auto_deploy.LLM": "tensorrt_llm.LLM",
     "tensorrt_llm._tensorrt_engine.LLM": "tensorrt_llm.LLM",
     "tensorrt_llm.TRTLLMEngine": "tensorrt_llm.LLM",
     "transformers.pipeline": "transformers.pipeline",

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from infer_doctor.catalog import trtllm_options as fields
-from infer_doctor.catalog.trtllm_releases import CLI_WINS_SINCE, numbers
+from infer_doctor.catalog.trtllm_releases import CLI_WINS_SINCE, numbers, reaches
 from infer_doctor.facts.engine_options import Option, OptionProblem
 from infer_doctor.launch.model import Keyword, Launch, Unknown
 
@@ -26,6 +26,8 @@ class Fields:
         self.problems: list[OptionProblem] = []
         self.model: Option | None = None
         self.gaps = list(launch.gaps)
+        self.foreign = False
+        """Whether another class than LlmArgs takes the fields, whose names are not catalogued."""
 
     @property
     def named(self) -> str:
@@ -35,7 +37,7 @@ class Fields:
         """A key of the file or a keyword of the call, and what stands in its section."""
         value = keyword.value
         section = value if isinstance(value, dict) else called(value)
-        if command is not None or self.launch.entry == "LLM":
+        if (command is not None or self.launch.entry == "LLM") and not self.foreign:
             self._judge_field(keyword, section)
         if section is not None:
             for name, inner in section.items():
@@ -53,17 +55,18 @@ class Fields:
         text = value.text if isinstance(value, Unknown) else str(value)
         option = Option(name=name, flag=name, value=value, text=text, place=keyword.place)
         if before is not None and before.value != value:
-            wins = self.version is not None and self.version >= CLI_WINS_SINCE
+            wins = reaches(self.written, CLI_WINS_SINCE)
             lost, kept = (option, before) if wins else (before, option)
-            sure = "" if self.version is not None else " (up to 1.2; explicit flags win later)"
+            message = f"{_shown(lost)} is overridden by {_shown(kept)} of {kept.place.file}"
+            if wins is None:
+                message += " (up to 1.2; explicit flags win later)"
             self.problems.append(
                 OptionProblem(
                     kind="duplicate",
                     flag=lost.flag,
                     text=lost.text,
                     place=lost.place,
-                    message=f"{_shown(lost)} is overridden by {_shown(kept)} of "
-                    f"{kept.place.file}{sure}",
+                    message=message,
                     successor=None,
                 )
             )
@@ -76,7 +79,10 @@ class Fields:
         earlier = fields.EARLIER.get(name)
         if earlier is not None:
             gone, instead = earlier
-            if self.version is not None and self.version >= gone:
+            late = reaches(self.written, gone)
+            if late is None:
+                self._undecided(keyword, name)
+            elif late:
                 self._field_problem(
                     "renamed",
                     keyword,
@@ -99,9 +105,10 @@ class Fields:
         earlier = fields.NESTED_EARLIER.get(name)
         if earlier is not None:
             gone, instead = earlier
-            if self.version is None or self.version >= gone:
-                if self.version is None and gone > (0, 0):
-                    return
+            late = gone == (0, 0) or reaches(self.written, gone)
+            if late is None:
+                self._undecided(keyword, name)
+            elif late:
                 self._field_problem(
                     "renamed",
                     keyword,
@@ -141,6 +148,11 @@ class Fields:
             self._field_problem(
                 "range", keyword, name, f"{name} is a share from 0 to 1; it is {value}"
             )
+
+    def _undecided(self, keyword: Keyword, name: str) -> None:
+        message = f"whether {self.named}"
+        message += " has" if self.written else ", whose version is not known, has"
+        self._field_problem("undecided", keyword, name, f"{message} {name} is not known")
 
     def _field_problem(
         self, kind: Any, keyword: Keyword, name: str, message: str, **more: Any

@@ -24,6 +24,13 @@ CHECKPOINT_RANK = re.compile(r"rank(\d+)\.safetensors")
 
 LARGEST = 1 << 40
 
+MOST_RANKS = 4096
+"""No engine has more; hands/trtllm.py reads no more heads either."""
+
+SIZES = ("tp_size", "pp_size", "cp_size", "world_size")
+
+LIMITS = ("max_batch_size", "max_seq_len", "max_input_len", "max_num_tokens", "max_beam_width")
+
 
 @frozen
 class RankFile:
@@ -52,6 +59,8 @@ class TrtEngine:
     broken: Mapping[str, str] = field(default_factory=dict)
     """File -> why it cannot be used."""
     files: tuple[str, ...] = field(default=(), metadata={"report": False})
+    gaps: tuple[str, ...] = ()
+    """What stands there and cannot be read: no check may then call it whole."""
 
     @property
     def config_path(self) -> str:
@@ -59,23 +68,21 @@ class TrtEngine:
 
     def size(self, name: str) -> int | None:
         """tp_size, pp_size, cp_size or world_size of the mapping; None where it does not tell."""
-        if self.form == "old":
-            return _whole(
-                self.pretrained, {"world_size": "world_size"}.get(name, OLD.get(name, ""))
-            )
-        mapping = self.pretrained.get("mapping")
-        value = _whole(mapping, name) if isinstance(mapping, Mapping) else None
-        return value if value is not None else _whole(self.pretrained, name)
+        return _size(_written(self.form, self.pretrained, name))
 
     @property
     def world_size(self) -> int | None:
-        """tp x pp x cp, as the runtime counts, else what is written."""
-        if self.form == "none":
+        """tp x pp x cp, as the runtime counts, else what is written; None for what is no size."""
+        written = [_written(self.form, self.pretrained, name) for name in SIZES]
+        if self.form == "none" or any(
+            value is not None and _size(value) is None for value in written
+        ):
             return None
-        tensor, stages = self.size("tp_size"), self.size("pp_size")
+        tensor, stages, contexts, world = (_size(value) for value in written)
         if tensor is None and stages is None:
-            return self.size("world_size") if self.size("world_size") is not None else None
-        return (tensor or 1) * (stages or 1) * (self.size("cp_size") or 1)
+            return world
+        product = (tensor or 1) * (stages or 1) * (contexts or 1)
+        return product if product <= MOST_RANKS else None
 
     def limit(self, name: str) -> int | None:
         """max_batch_size and the like, as the engine was built."""
@@ -98,7 +105,11 @@ class TrtEngine:
         return value.upper() if isinstance(value, str) and value else None
 
 
-OLD = {"tp_size": "tensor_parallel", "pp_size": "pipeline_parallel"}
+OLD = {
+    "tp_size": "tensor_parallel",
+    "pp_size": "pipeline_parallel",
+    "world_size": "world_size",
+}
 
 
 def folder_of(path: str, answer: Mapping[str, Any]) -> TrtEngine | None:
@@ -112,46 +123,36 @@ def folder_of(path: str, answer: Mapping[str, Any]) -> TrtEngine | None:
         for name, size in files.items()
         if (found := CHECKPOINT_RANK.fullmatch(name))
     ]
-    common: dict[str, Any] = {
-        "path": path,
-        "broken": dict(answer["broken"]),
-        "files": tuple(files),
-    }
+    broken = dict(answer["broken"])
+    others = [f"{name}: {why}" for name, why in broken.items() if name != "config.json"]
+    if answer.get("truncated"):
+        others.append(f"{path} holds more files than are read")
+    common: dict[str, Any] = {"path": path, "broken": broken, "files": tuple(files)}
     if isinstance(config, Mapping):
         if "pretrained_config" in config and "build_config" in config:
-            return TrtEngine(
-                kind="engine",
-                form="current",
-                version=_text(config.get("version")),
-                pretrained=_mapping(config["pretrained_config"]),
-                build=_mapping(config["build_config"]),
-                ranks=engines,
-                **common,
-            )
-        if "builder_config" in config:
+            return _current(config, {**common, "ranks": engines}, others)
+        if _is_old(config):
             builder = _mapping(config["builder_config"])
-            plugins = _mapping(config.get("plugin_config"))
+            build = {**builder, "plugin_config": _mapping(config.get("plugin_config"))}
             return TrtEngine(
                 kind="engine",
                 form="old",
                 version=None,
                 pretrained=builder,
-                build={**builder, "plugin_config": plugins},
+                build=build,
                 ranks=engines,
+                gaps=(*others, *_unread("old", builder, build)),
                 **common,
             )
-        if shards and isinstance(config.get("architecture"), str):
+        if isinstance(config.get("architecture"), str) and (shards or "mapping" in config):
             return TrtEngine(
                 kind="checkpoint",
                 form="current",
                 version=_text(config.get("version")),
                 pretrained=config,
                 ranks=tuple(sorted(shards, key=lambda row: row.rank)),
+                gaps=(*others, *_unread("current", config, {})),
                 **common,
-            )
-        if "mapping" in config and isinstance(config.get("architecture"), str):
-            return TrtEngine(
-                kind="checkpoint", form="current", version=None, pretrained=config, **common
             )
     if engines:
         return TrtEngine(kind="engine", form="none", version=None, ranks=engines, **common)
@@ -160,6 +161,86 @@ def folder_of(path: str, answer: Mapping[str, Any]) -> TrtEngine | None:
             kind="checkpoint", form="none", version=None, ranks=tuple(shards), **common
         )
     return None
+
+
+def _current(config: Mapping[str, Any], common: dict[str, Any], others: list[str]) -> TrtEngine:
+    """An engine of 0.8 to 1.2; a part that is no object makes its config.json a broken one."""
+    parts = ("pretrained_config", "build_config")
+    wrong = [name for name in parts if not isinstance(config[name], Mapping)]
+    if wrong:
+        why = f"has no object {' and '.join(wrong)}"
+        common = {**common, "broken": {**common["broken"], "config.json": why}}
+        return TrtEngine(kind="engine", form="none", version=None, **common)
+    pretrained, build = (config[name] for name in parts)
+    return TrtEngine(
+        kind="engine",
+        form="current",
+        version=_text(config.get("version")),
+        pretrained=pretrained,
+        build=build,
+        gaps=(*others, *_unread("current", pretrained, build)),
+        **common,
+    )
+
+
+def _is_old(config: Mapping[str, Any]) -> bool:
+    """builder_config of a language model: that of a visual encoder, which build_multimodal_engine.py
+    writes to this day, has neither plugins nor ranks."""
+    builder = config.get("builder_config")
+    if not isinstance(builder, Mapping):
+        return "builder_config" in config
+    return "plugin_config" in config or "tensor_parallel" in builder
+
+
+def _unread(form: str, model: Mapping[str, Any], build: Mapping[str, Any]) -> list[str]:
+    """What is written and is not of its kind: "8192" for 8192, NaN, a list."""
+    found = [
+        f"{name} is {_short(value)}"
+        for name in SIZES
+        if (value := _written(form, model, name)) is not None and _size(value) is None
+    ]
+    tensor, stages, contexts, _ = (_size(_written(form, model, name)) or 1 for name in SIZES)
+    if tensor * stages * contexts > MOST_RANKS:
+        found.append(f"tp_size x pp_size x cp_size is {tensor * stages * contexts:,}")
+    found += [
+        f"{name} is {_short(build[name])}"
+        for name in LIMITS
+        if build.get(name) is not None and _whole(build, name) is None
+    ]
+    objects = (
+        ("mapping", model.get("mapping")),
+        ("quantization", model.get("quantization")),
+        ("plugin_config", build.get("plugin_config")),
+    )
+    found += [
+        f"{name} is {_short(value)}"
+        for name, value in objects
+        if value is not None and not isinstance(value, Mapping)
+    ]
+    rows = _mapping(model.get("quantization"))
+    found += [
+        f"{name} is {_short(rows[name])}"
+        for name in ("quant_algo", "kv_cache_quant_algo")
+        if rows.get(name) is not None and not isinstance(rows[name], str)
+    ]
+    return [f"config.json cannot be used: {text}" for text in found]
+
+
+def _written(form: str, model: Mapping[str, Any], name: str) -> Any:
+    """A size as it stands there."""
+    if form == "old":
+        return model.get(OLD.get(name, ""))
+    mapping = model.get("mapping")
+    value = mapping.get(name) if isinstance(mapping, Mapping) else None
+    return value if value is not None else model.get(name)
+
+
+def _size(value: Any) -> int | None:
+    return value if type(value) is int and 1 <= value <= MOST_RANKS else None
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:40]
 
 
 def plan_version(head: bytes) -> tuple[bool, str | None]:

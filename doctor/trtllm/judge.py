@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from infer_doctor.catalog.trtllm_releases import PYTORCH_DEFAULT_SINCE, reaches
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.trt_release import TrtRelease
@@ -42,28 +43,72 @@ def backend_of(launch: Launch, options: EngineOptions, release: TrtRelease) -> s
     origin = launch.origin or ""
     if "_tensorrt_engine" in origin or "hlapi" in origin:
         return "tensorrt"
-    if "._torch" in origin or release.era in ("pytorch-first", "pytorch-only"):
+    if "._torch" in origin:
+        return "_autodeploy" if "auto_deploy" in origin else "pytorch"
+    if release.version and reaches(release.version, PYTORCH_DEFAULT_SINCE) is None:
+        return None
+    if release.era in ("pytorch-first", "pytorch-only"):
         return "pytorch"
     return "tensorrt" if release.era in ("engine", "engine-first") else None
 
 
 def ranks_started(launch: Launch) -> tuple[int, str] | None:
-    """The ranks that mpirun or srun starts, and the words that say so."""
+    """The ranks that mpirun or srun starts, and the words that say so.
+
+    `mpirun -n 1 A : -n 1 A` starts the sum; of a part that does not say how many nothing is known.
+    """
     words = [word.text for word in launch.program]
-    for index, text in enumerate(words):
-        options = RANK_OPTIONS.get(text.rpartition("/")[2])
-        if options is None:
+    place = next((at for at, text in enumerate(words) if _name(text) in RANK_OPTIONS), None)
+    if place is None:
+        return None
+    starter = _name(words[place])
+    options = RANK_OPTIONS[starter]
+    found = _ranks_of(words[place + 1 :], options)
+    parts = list(_parts([word.text for word in launch.words])) if starter != "srun" else []
+    if found is None:
+        return None
+    if not parts:
+        return found[0], f"{starter} {found[1]}"
+    counts = [found, *(_ranks_of(part, options) for part in parts)]
+    if any(row is None for row in counts):
+        return None
+    return (
+        sum(row[0] for row in counts if row is not None),
+        f"{starter} {' : '.join(row[1] for row in counts if row is not None)}",
+    )
+
+
+def has_starter(launch: Launch) -> bool:
+    """Whether mpirun or srun stands before the engine."""
+    return any(_name(word.text) in RANK_OPTIONS for word in launch.program)
+
+
+def _name(text: str) -> str:
+    return text.rpartition("/")[2]
+
+
+def _parts(words: Sequence[str]) -> Iterator[list[str]]:
+    """What stands after each ":" of mpirun."""
+    part: list[str] | None = None
+    for text in (*words, ":"):
+        if text != ":":
+            if part is not None:
+                part.append(text)
             continue
-        for place in range(index + 1, len(words)):
-            name, equals, value = words[place].partition("=")
-            if name in options:
-                value = value if equals else (words[place + 1] if place + 1 < len(words) else "")
-                if value.isdigit():
-                    return int(value), f"{text.rpartition('/')[2]} {name} {value}"
-                return None
-            glued = re.fullmatch(r"-n(\d+)", words[place])
-            if glued is not None:
-                return int(glued[1]), f"{text.rpartition('/')[2]} {words[place]}"
+        if part:
+            yield part
+        part = []
+
+
+def _ranks_of(words: Sequence[str], options: Sequence[str]) -> tuple[int, str] | None:
+    for place, text in enumerate(words):
+        name, equals, value = text.partition("=")
+        if name in options:
+            value = value if equals else (words[place + 1] if place + 1 < len(words) else "")
+            return (int(value), f"{name} {value}") if value.isdigit() else None
+        glued = re.fullmatch(r"-n(\d+)", text)
+        if glued is not None:
+            return int(glued[1]), text
     return None
 
 

@@ -33,6 +33,7 @@ class Reader(Fields):
             self._serve(launch.words)
         elif launch.entry in ("trtllm-bench", "trtllm-eval"):
             self._bench(launch.words)
+        self._autodeploy()
         for keyword in launch.keywords:
             self.keyword(keyword, None)
         command = dict(self.given)
@@ -50,6 +51,21 @@ class Reader(Fields):
             defaults=_defaults(launch.entry),
             gaps=tuple(self.gaps),
         )
+
+    def _autodeploy(self) -> None:
+        """Its own LlmArgs (_torch/auto_deploy/llm_args.py) has transforms, compile_backend, world_size
+        and others, and other values of attn_backend; they changed with each release."""
+        launch = self.launch
+        fields = (*launch.keywords, *launch.config)
+        values = [row.value for row in fields if row.name == "backend"]
+        if "backend" in self.given:
+            values.append(self.given["backend"].value)
+        asked = any(isinstance(v, Unknown) or v in flags.AUTODEPLOY for v in values)
+        if not asked and "auto_deploy" not in (launch.origin or ""):
+            return
+        self.foreign = True
+        if fields:
+            self.gaps.append("the keys that AutoDeploy takes are not in the catalogue")
 
     def _build(self, words: Sequence[Word]) -> None:
         table = flags.BUILD
@@ -196,14 +212,23 @@ class Reader(Fields):
             value = values[0].text
             if name in flags.SERVE_WHOLE and not _is_whole(value):
                 self._problem("type", word, value, f"{name} takes a whole number; {value} is none")
-            elif name == "--backend" and value not in flags.BACKENDS:
-                self._problem(
-                    "choice",
-                    word,
-                    value,
-                    f"--backend takes pytorch, tensorrt or _autodeploy; {value} is none of them",
-                    nearest=nearest(value, flags.BACKENDS, 0.5),
-                )
+            elif name == "--backend":
+                self._judge_backend(word, value)
+
+    def _judge_backend(self, word: Word, value: str) -> None:
+        early = self.version is not None and self.version[:2] <= flags.ONE_BACKEND_UNTIL
+        choices = flags.BACKENDS[:1] if early else flags.BACKENDS
+        if value in choices:
+            return
+        takes = f"of {self.named} takes pytorch alone" if early else "takes pytorch, tensorrt or "
+        takes += " (engines are loaded without it)" if early else "_autodeploy"
+        self._problem(
+            "choice",
+            word,
+            value,
+            f"--backend {takes}; {value} is none of them" if not early else f"--backend {takes}",
+            nearest=None if early else nearest(value, flags.BACKENDS, 0.5),
+        )
 
     def _bench(self, words: Sequence[Word]) -> None:
         """Only what others need: the options of the sub-commands are not in the catalogue."""

@@ -23,6 +23,7 @@ from infer_doctor.checks.trt_image import image_plain, package_unknown
 from infer_doctor.checks.trt_python import generate_keyword, name_missing
 from infer_doctor.facts.client_code import ClientCode
 from infer_doctor.launch.command import read
+from infer_doctor.launch.config import with_config
 from infer_doctor.launch.recognise import launches
 from infer_doctor.testing import contract, examine
 
@@ -132,7 +133,7 @@ def test_argument_renamed() -> None:
 
 @pytest.mark.parametrize(
     ("version", "confidence"),
-    [("0.11.0", None), ("0.13.0", None), ("0.14.0", "certain"), (None, "likely")],
+    [("0.11.0", None), ("0.12.0", "certain"), ("0.14.0", "certain"), (None, "likely")],
 )
 def test_a_flag_of_old_releases(version: str | None, confidence: str | None) -> None:
     rows = facts(
@@ -140,6 +141,93 @@ def test_a_flag_of_old_releases(version: str | None, confidence: str | None) -> 
     )
     found = examine(argument_renamed, *rows).findings
     assert {f.confidence for f in found} == ({confidence} if confidence else set())
+
+
+@pytest.mark.parametrize(
+    ("version", "word", "found"),
+    [
+        ("0.13.0", "--builder_opt 4", False),
+        ("0.14.0", "--builder_opt 4", True),
+        ("0.15.0", "--enable_xqa disable", False),
+        ("0.16.0", "--enable_xqa disable", True),
+    ],
+)
+def test_what_the_release_notes_took_away(version: str, word: str, found: bool) -> None:
+    rows = facts(f"trtllm-build --checkpoint_dir c {word}", version)
+    assert bool(examine(argument_renamed, *rows).findings) is found
+
+
+AUTODEPLOY = """attn_backend: flashinfer
+compile_backend: torch-opt
+transforms:
+  insert_cached_attention: {backend: triton}
+world_size: 2
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "trtllm-serve m --backend _autodeploy --extra_llm_api_options o.yaml",
+        "trtllm-serve m --backend $BACKEND --extra_llm_api_options o.yaml",
+        "trtllm-bench --model m throughput --backend _autodeploy --extra_llm_api_options o.yaml",
+        "trtllm-bench --model m throughput --backend autodeploy --extra_llm_api_options o.yaml",
+    ],
+)
+def test_keys_of_autodeploy_are_not_judged(command: str) -> None:
+    (launch,) = launches_in(f"{command}\n", "run.sh")
+    launch = with_config(launch, lambda _: AUTODEPLOY)
+    rows = facts(launch, "1.0.0")
+    for check in (argument_unknown, argument_value, argument_renamed):
+        assert examine(check, *rows).outcome == "blocked"
+
+
+def test_autodeploy_in_the_file_and_in_python() -> None:
+    rows = options(f"backend: _autodeploy\n{AUTODEPLOY}", version="1.2.0")
+    assert examine(argument_unknown, *rows).outcome == "blocked"
+    text = "from tensorrt_llm._torch.auto_deploy import LLM\nLLM(model='m', world_size=2)\n"
+    (launch,) = launches_in(text, "app.py")
+    assert examine(argument_unknown, *facts(launch, "1.0.0")).outcome == "blocked"
+
+
+@pytest.mark.parametrize(
+    ("version", "outcome"),
+    [("0.21.0", "passed"), ("1.0.0rc1", "blocked"), ("1.0.0", "failed"), (None, "blocked")],
+)
+def test_candidates_of_the_release_that_dropped_a_key(version: str | None, outcome: str) -> None:
+    rows = options("use_cuda_graph: true\n", version=version)
+    assert examine(argument_renamed, *rows).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("1.2.1", "0.9 of o.yaml"), ("1.3.0rc9", "(up to 1.2"), ("1.4.0", "0.5 of command line")],
+)
+def test_which_one_counts_in_candidates(version: str, words: str) -> None:
+    command = "trtllm-serve m --kv_cache_free_gpu_memory_fraction 0.5 --config o.yaml"
+    text = "kv_cache_config: {free_gpu_memory_fraction: 0.9}\n"
+    (finding,) = examine(
+        option_overridden, *options(text, version=version, command=command)
+    ).findings
+    assert words in finding.message
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "check"),
+    [
+        ("0.16.0", "--backend pytorch", argument_new),
+        ("0.17.0", "--backend pytorch --ep_size 2", None),
+        ("0.18.2", "--backend pytorch --extra_llm_api_options o.yaml", None),
+        ("0.18.2", "--backend tensorrt", argument_value),
+        ("0.21.0", "--backend tensorrt", None),
+        ("1.3.0rc20", "--extra_visual_gen_options o.yaml", None),
+        ("1.3.0rc20", "--visual_gen_args o.yaml", None),
+    ],
+)
+def test_options_of_trtllm_serve_by_release(version: str, line: str, check: Any) -> None:
+    rows = options("{}\n", version=version, command=f"trtllm-serve m {line}")
+    every = (argument_new, argument_value, argument_unknown, argument_renamed)
+    assert [one for one in every if examine(one, *rows).findings] == ([check] if check else [])
 
 
 PUBLIC = """print_iter_log: false

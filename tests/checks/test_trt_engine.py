@@ -10,7 +10,9 @@ from trtllm_files import MIB, checkpoint, engine, facts, old_engine, plan, read_
 
 from infer_doctor.checks.trt_engine import config_broken, form_old, ranks_differ, ranks_missing
 from infer_doctor.checks.trt_engine_version import engine_unsupported, engine_version
+from infer_doctor.hands.trtllm import trt_folder
 from infer_doctor.testing import contract, examine
+from infer_doctor.trtllm.folder import folder_of
 
 
 def judged(path: Path, version: str | None, command: str = "trtllm-serve {}") -> list[Any]:
@@ -85,7 +87,7 @@ def test_engine_version(tmp_path: Path) -> None:
     (finding,) = examine(engine_version, *built(path, "1.2.1")).findings
     assert finding.message == (
         "the engine was built by TensorRT-LLM 0.14.0, TensorRT 10.4.0.26; TensorRT 10.14.1.48 of "
-        "TensorRT-LLM 1.2.1, as --engine says will read it"
+        "TensorRT-LLM 1.2.1, as --engine says, will read it"
     )
     build, older = finding.fixes
     assert build.actions[0].text.startswith("trtllm-build --checkpoint_dir CKPT --output_dir ")
@@ -103,6 +105,10 @@ def test_engine_version(tmp_path: Path) -> None:
         ("0.14.0", None, None, "blocked", None),
         ("0.14.0", "10.9.0.34", None, "failed", "likely"),  # config and plans of two builds
         ("nonsense", None, "1.2.1", "failed", "likely"),
+        ("1.2.0rc0", "10.13.2.6", "1.2.0rc0", "passed", None),  # a candidate's TensorRT is its own
+        ("1.2.0rc0", "0.0.0.0", "1.2.1", "blocked", None),
+        ("0.17.0.dev2024121700", "0.0.0.0", "0.17.0", "blocked", None),
+        ("1.1.0rc5", "0.0.0.0", "1.2.1", "failed", "likely"),
     ],
 )
 def test_versions(
@@ -139,6 +145,78 @@ def test_engine_unsupported(tmp_path: Path) -> None:
     assert finding.fixes[0].safety == "safe"
     assert examine(engine_unsupported, *judged(path, "1.3.0rc20")).outcome == "blocked"
     assert examine(engine_unsupported, *judged(path, "0.21.0")).outcome == "passed"
+    # the default backend changed between the candidates of 1.0
+    assert examine(engine_unsupported, *judged(path, "1.0.0rc0")).outcome == "blocked"
+    asked = judged(path, "1.0.0rc0", "trtllm-serve {} --backend pytorch")
+    assert examine(engine_unsupported, *asked).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("mapping", {"tp_size": 10**9, "pp_size": 1}),
+        ("mapping", {"tp_size": 4096, "pp_size": 4096}),
+        ("mapping", {"tp_size": "2"}),
+        ("mapping", {"tp_size": 0, "pp_size": -1}),
+        ("mapping", {"tp_size": 1.5}),
+        ("mapping", {"tp_size": True}),
+        ("mapping", [2]),
+    ],
+)
+def test_sizes_that_are_none(tmp_path: Path, part: str, value: Any) -> None:
+    found = read_engine(engine(tmp_path / "e", **{part: value}))
+    assert found.world_size is None
+    assert examine(ranks_missing, found).outcome == "blocked"
+
+
+def test_what_is_no_number_is_a_gap(tmp_path: Path) -> None:
+    odd = engine(
+        tmp_path / "odd",
+        build={"max_num_tokens": "8192", "max_seq_len": float("nan")},
+        quantization={"quant_algo": 8},
+    )
+    found = read_engine(odd)
+    assert len(found.gaps) == 3
+    assert examine(ranks_differ, found).outcome == "blocked"
+    absent = read_engine(engine(tmp_path / "absent", mapping=None))
+    assert (absent.gaps, absent.world_size) == ((), None)
+    assert examine(ranks_missing, absent).outcome == "passed"
+
+
+def test_parts_that_are_no_objects(tmp_path: Path) -> None:
+    path = engine(tmp_path / "e")
+    (path / "config.json").write_text('{"pretrained_config": null, "build_config": [1]}')
+    (finding,) = examine(config_broken, read_engine(path)).findings
+    assert finding.message.endswith(
+        "its config.json has no object pretrained_config and build_config"
+    )
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + "x" * (5 << 20) + '"}', '{"a":' * 100_000])
+def test_a_config_that_only_this_reader_cannot_take(tmp_path: Path, text: str) -> None:
+    path = engine(tmp_path / "e")
+    (path / "config.json").write_text(text)
+    found = read_engine(path)
+    assert examine(config_broken, found).outcome == "blocked"
+    assert examine(ranks_missing, found).outcome == "blocked"
+
+
+def test_a_visual_encoder_is_no_engine_of_before_0_8(tmp_path: Path) -> None:
+    folder = tmp_path / "visual"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        '{"builder_config": {"precision": "float16", "model_type": "llava"}}'
+    )
+    (folder / "visual_encoder.engine").write_bytes(plan("10.4.0.26"))
+    assert folder_of(str(folder), trt_folder(str(folder))) is None
+
+
+def test_a_stage_is_compared_where_an_earlier_one_is_gone(tmp_path: Path) -> None:
+    path = engine(tmp_path / "e", tp=2, pp=2, sizes=[MIB, MIB, 200 * MIB, 90 * MIB])
+    (path / "rank0.engine").unlink()
+    (path / "rank1.engine").unlink()
+    (finding,) = examine(ranks_differ, read_engine(path)).findings
+    assert finding.message.startswith("rank3.engine has 90 MiB")
 
 
 def test_checkpoints_are_no_engines(tmp_path: Path) -> None:

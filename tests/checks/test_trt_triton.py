@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from launch_files import launches_in
-from trtllm_files import engine, read_repository, repository, triton
+from trtllm_files import engine, parameter, read_repository, repository, triton
 
 from infer_doctor.checks.trt_ensemble import ensemble_batch, ensemble_wiring
 from infer_doctor.checks.trt_triton import (
@@ -17,6 +17,7 @@ from infer_doctor.checks.trt_triton import (
     template_unfilled,
 )
 from infer_doctor.checks.trt_triton_engine import limits_exceeded, ranks_wrong, version_other
+from infer_doctor.launch.command import read
 from infer_doctor.testing import contract, examine
 
 EVERY = (
@@ -112,7 +113,7 @@ def test_parameter_wrong(tmp_path: Path, built: Path, name: str, value: str) -> 
     [
         ({"batch": 128}, "warning", "max_batch_size of tensorrt_llm is 128"),
         ({"max_beam_width": "4"}, "error", "its engine was built for 1"),
-        ({"max_tokens_in_paged_kv_cache": "2560"}, "error", "may have 4,096 tokens"),
+        ({"max_tokens_in_paged_kv_cache": "2560"}, "warning", "may have 4,096 tokens"),
         ({"enable_kv_cache_reuse": "true"}, "error", "built without use_paged_context_fmha"),
         ({"enable_chunked_context": "True"}, "error", "built without use_paged_context_fmha"),
     ],
@@ -141,7 +142,110 @@ def test_ranks_wrong(tmp_path: Path) -> None:
     assert examine(ranks_wrong, found, one).outcome == "passed"
     ids = read_repository(repository(tmp_path / "ids", two, gpu_device_ids="0"))
     (finding,) = examine(ranks_wrong, ids, triton(path, "mpirun -n 2")).findings
-    assert "names 1 GPU, its engine was built for 2 ranks" in finding.message
+    assert finding.message == (
+        "gpu_device_ids of tensorrt_llm is 0: 1 GPU for 2 ranks of the engine"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ("0,1", None),
+        ("2,3;4,5", None),
+        ("0,1,2", None),
+        ("${gpu_device_ids}", None),
+        ("0,1;3", "1 GPU for 2 ranks"),
+        ("1,1", "named twice"),
+        ("7,8", "8 GPUs of a machine, 0 to 7"),
+    ],
+)
+def test_gpu_device_ids(tmp_path: Path, ids: str, words: str | None) -> None:
+    two = engine(tmp_path / "two", tp=2)
+    path = repository(tmp_path / "r", two, gpu_device_ids=ids)
+    found = examine(ranks_wrong, read_repository(path), triton(path, "mpirun -n 2")).findings
+    assert [words in f.message for f in found if words] == ([True] if words else [])
+    assert bool(found) is bool(words)
+
+
+def test_gpu_device_ids_of_two_machines(tmp_path: Path) -> None:
+    large = engine(tmp_path / "large", tp=8, pp=2)
+    path = repository(tmp_path / "r", large, gpu_device_ids="0,1,2,3,4,5,6,7")
+    launch = triton(path, "mpirun -n 16 --hostfile hosts")
+    assert examine(ranks_wrong, read_repository(path), launch).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        # as launch_triton_server.py writes it
+        ("mpirun --allow-run-as-root -n 1 {server} --grpc-port=8001 : -n 1 {server} :", "passed"),
+        ("mpirun -n 1 {server} : -n 1 {server} : -n 1 {server}", "failed"),
+        ("mpirun -n 1 {server} : {server}", "blocked"),
+        ("mpirun --hostfile hosts {server}", "blocked"),
+        ("/usr/bin/mpirun -np 2 {server}", "passed"),
+        ("{server}", "failed"),
+    ],
+)
+def test_ranks_of_several_parts(tmp_path: Path, line: str, outcome: str) -> None:
+    path = repository(tmp_path / "r", engine(tmp_path / "two", tp=2))
+    server = f"tritonserver --model-repository={path} --disable-auto-complete-config"
+    launch = read(line.format(server=server).split())
+    assert examine(ranks_wrong, read_repository(path), launch).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "severity"),
+    [
+        ("0.16.0", {"enable_kv_cache_reuse": "true"}, "error"),
+        ("0.17.0", {"enable_kv_cache_reuse": "true"}, "warning"),
+        ("0.15.0", {"enable_chunked_context": "true"}, "error"),
+        ("0.16.0", {"enable_chunked_context": "true"}, "warning"),
+        ("0.11.0", {"max_tokens_in_paged_kv_cache": "2048"}, "error"),
+        ("0.12.0", {"max_tokens_in_paged_kv_cache": "2048"}, "warning"),
+    ],
+)
+def test_what_later_releases_make_do_with(
+    tmp_path: Path, version: str, more: dict[str, str], severity: str
+) -> None:
+    found = made(tmp_path, engine(tmp_path / "e", version=version), **more)
+    (finding,) = examine(limits_exceeded, found).findings
+    assert finding.severity == severity
+
+
+def test_an_engine_without_a_cache_runs_in_flight(tmp_path: Path) -> None:
+    for kind, count in (("DISABLED", 0), ("CONTINUOUS", 1), ("PAGED", 0)):
+        built = engine(tmp_path / kind / "e", build={"kv_cache_type": kind})
+        found = made(tmp_path / kind, built)
+        assert len(examine(limits_exceeded, found).findings) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "severity"),
+    [
+        ("gpt_model_type", "inflight", "error"),
+        ("kv_cache_free_gpu_mem_fraction", "1.0", "error"),
+        ("kv_cache_free_gpu_mem_fraction", "90", "error"),
+        ("kv_cache_free_gpu_mem_fraction", "auto", "warning"),
+        ("kv_cache_free_gpu_mem_fraction", "0.95", None),
+        ("enable_kv_cache_reuse", "yes", "warning"),
+        ("batch_scheduler_policy", "max_util", "warning"),
+        ("max_beam_width", "one", "warning"),
+        ("max_beam_width", "None", None),
+        ("lora_cache_gpu_memory_fraction", "1.0", None),
+    ],
+)
+def test_what_the_backend_refuses_and_what_it_ignores(
+    tmp_path: Path, name: str, value: str, severity: str | None
+) -> None:
+    path = repository(tmp_path / "r", engine(tmp_path / "e"))
+    text = (path / "tensorrt_llm" / "config.pbtxt").read_text()
+    if name == "gpt_model_type":
+        text = text.replace("inflight_fused_batching", value)
+    else:
+        text += parameter(name, value)
+    (path / "tensorrt_llm" / "config.pbtxt").write_text(text)
+    found = examine(parameter_wrong, read_repository(path)).findings
+    assert [f.severity for f in found] == ([severity] if severity else [])
 
 
 IMAGE = "docker run nvcr.io/nvidia/tritonserver:{tag} tritonserver --model-repository=/r\n"

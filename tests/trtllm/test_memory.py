@@ -87,6 +87,12 @@ def test_the_page_of_the_engine() -> None:
     assert plan.tokens == pytest.approx(259840, rel=0.001)
 
 
+def test_a_server_with_little_room() -> None:
+    """1.42 GiB free, fraction 0.9, 262,144 bytes a token: 82 blocks of 64, 1.28 GiB (a log of 0.1x)."""
+    tokens = allocated(tokens_in(available(1.42 * GIB, 0, 0, 0.9), 262144), 64)
+    assert (tokens, round(tokens * 262144 / GIB, 2)) == (5248, 1.28)
+
+
 def test_heads_are_replicated_and_mla_is_not_cut() -> None:
     few = Layers(layers=32, kv_heads=2, head_dim=128)
     assert few.bytes_per_token(2, tensor=8) == 2 * 32 * 1 * 128 * 2
