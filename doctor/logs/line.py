@@ -29,6 +29,8 @@ OUTER = (
     re.compile(r"(?P<stream>[\w.-]+)\s*\| "),
     # mpirun --tag-output: [1,0]<stderr>: text
     re.compile(r"\[\d+,\d+\]<std(?:out|err)>: ?"),
+    # the text of a C++ exception that nobody caught
+    re.compile(r" +what\(\): +"),
 )
 
 TAG = re.compile(

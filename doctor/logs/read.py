@@ -49,10 +49,11 @@ ENGINES_OWN = re.compile(
 ANOTHER = re.compile(
     rb"\b(ollama|llama_model_loader|llm_load|ggml_cuda_init|sglang|text[-_]generation[-_]launcher|lmdeploy|mindie)"
 )
-"""Other engines say much of the same."""
+"""Other engines say much of the same. So does a traceback that touches no library of an engine."""
 
 STRICTLY_OWN = re.compile(
-    rb"(?i)vllm|tensorrt|trt-?llm|tritonserver|EngineCore|"
+    rb"(?i)vllm|tensorrt|trt-?llm|tritonserver|djl|EngineCore|"
+    rb"[/\\](?:transformers|transformers_modules|torch|triton|ray|huggingface_hub|tokenizers|xgrammar|flashinfer)[/\\]|"
     rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
 )
 
@@ -123,7 +124,7 @@ def _read(
         counted = bulk(raw)
         own = own or counted is not None or ENGINES_OWN.search(raw) is not None
         strictly = strictly or STRICTLY_OWN.search(raw) is not None
-        another = another or ANOTHER.search(raw) is not None
+        another = another or b'  File "' in raw or ANOTHER.search(raw) is not None
         if counted == STATISTICS_KIND:
             for line in read_line(raw):
                 story_of(line).serves()
