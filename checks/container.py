@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from infer_doctor.catalog.shm import (
+    CHUNK,
     DOCKER_DEFAULT,
     GROUP_RING,
     NVIDIA_RECOMMENDS,
@@ -13,7 +14,6 @@ from infer_doctor.catalog.shm import (
     RESPONSE_RING,
     TENSOR_ARENA,
     broadcast_ring,
-    release,
 )
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.container import CAPABILITIES, MountedDriver, gpu_nodes
@@ -26,9 +26,11 @@ from infer_doctor.fixes.container import enlarge_shm, give_gpus, set_driver_capa
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.sizes import all_ranks, option
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import GIB, gib, plural
+from infer_doctor.versions import series
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 CAPABILITIES_VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
@@ -201,8 +203,8 @@ def _vllm_needs(
     ranks: int, launch: Launch, engine: EngineFact | None, environ: Environ
 ) -> tuple[int, str, bool]:
     """Bytes that must be free, the reason in words, and whether vLLM itself refuses below them."""
-    version = release(engine.version if engine else None)
-    first = broadcast_ring(version, environ.variables.get("VLLM_MQ_MAX_CHUNK_BYTES_MB"))
+    version = series(engine.version if engine else None)
+    first = broadcast_ring(version, of_engine(launch, environ, CHUNK).get(CHUNK))
     who = plural(ranks, "rank")
     if version is None or version < REFUSES_SINCE:
         return first, f"requests to {who} fill a queue of up to {gib(first)}", False
@@ -220,7 +222,7 @@ def _vllm_needs(
 
 def _whole(ranks: int, launch: Launch, environ: Environ) -> int:
     """GiB that hold every ring in full, and at least what NVIDIA recommends for NCCL."""
-    first = broadcast_ring(None, environ.variables.get("VLLM_MQ_MAX_CHUNK_BYTES_MB"))
+    first = broadcast_ring(None, of_engine(launch, environ, CHUNK).get(CHUNK))
     arena = TENSOR_ARENA if option(launch, "--enable-shm-tensor-arena") is not None else 0
     total = first + RESPONSE_RING * ranks + GROUP_RING + arena
     return math.ceil(max(total, NVIDIA_RECOMMENDS) / GIB)

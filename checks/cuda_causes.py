@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from infer_doctor.catalog.cuda import MINIMUM_DRIVER, NVML_FAULTS, NVML_MISMATCH, driver_key
+from infer_doctor.catalog.cuda import MINIMUM_DRIVER, NVML_FAULTS, NVML_MISMATCH
 from infer_doctor.catalog.cuda_errors import (
     COMPAT_REFUSED,
     DRIVER_MISMATCH,
@@ -40,6 +40,7 @@ from infer_doctor.fixes.driver import reload_driver
 from infer_doctor.fixes.gpu_health import start_fabric_manager
 from infer_doctor.model import Evidence, Fix
 from infer_doctor.units import gib
+from infer_doctor.versions import release
 
 
 class Cause(NamedTuple):
@@ -167,7 +168,7 @@ def _compat(cuda: CudaInit, around: CudaSurroundings) -> Cause:
     path = cuda.library or "the compat library"
     if driver and torch and torch.cuda:
         least = MINIMUM_DRIVER.get(int(torch.cuda.partition(".")[0]))
-        if least and driver_key(driver.version) < driver_key(least):
+        if least and release(driver.version) < release(least):
             return Cause(f"{path} is refused by this GPU", named="driver-too-old")
     runs = f"; driver {driver.version} runs this torch without it" if driver and torch else ""
     return Cause(

@@ -10,7 +10,6 @@ from infer_doctor.catalog.cuda import (
     NVML_MISMATCH,
     NVML_NO_PERMISSION,
     TOOLKIT_DRIVER,
-    driver_key,
 )
 from infer_doctor.catalog.cuda_errors import COMPAT_REFUSED, DRIVER_MISMATCH
 from infer_doctor.engine import NotApplicable
@@ -30,6 +29,7 @@ from infer_doctor.fixes.driver import (
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import plural
+from infer_doctor.versions import release
 
 
 @check("driver-missing", severity="error", category="driver_cuda", since="0.1")
@@ -210,7 +210,7 @@ def too_old(
         if driver.cuda is None or major <= driver.cuda[0]:
             return
         least = f"for CUDA {major}"
-    elif driver_key(driver.version) >= driver_key(least):
+    elif release(driver.version) >= release(least):
         return
     speaks = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
     compat = library is not None and library.compat
@@ -257,7 +257,7 @@ def older_than_toolkit(driver: Driver, torch: TorchBuild) -> Iterator[Finding]:
     least, full = MINIMUM_DRIVER.get(major), TOOLKIT_DRIVER.get((major, minor))
     if least is None or full is None:
         return
-    if not driver_key(least) <= driver_key(driver.version) < driver_key(full):
+    if not release(least) <= release(driver.version) < release(full):
         return
     yield Finding(
         about="driver",

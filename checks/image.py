@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from infer_doctor.catalog.cuda import TOOLKIT_DRIVER, driver_key
+from infer_doctor.catalog.cuda import TOOLKIT_DRIVER
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.gpu import GpuCapabilities, Gpus
 from infer_doctor.facts.image import ImageRequirements, meets, without_exceptions
@@ -13,6 +13,7 @@ from infer_doctor.fixes.driver import update_for_image
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
+from infer_doctor.versions import release
 
 BRANDS = {r"\bGeForce\b": "geforce", r"\bTITAN\b": "titan"}
 """Of NVML's brands those that a name tells; the exceptions in images are for the others."""
@@ -20,9 +21,7 @@ BRANDS = {r"\bGeForce\b": "geforce", r"\bTITAN\b": "titan"}
 
 def _first_with(driver: str) -> tuple[int, int] | None:
     """The CUDA that a driver speaks at least, by the toolkit that came with it."""
-    fitting = (
-        cuda for cuda, first in TOOLKIT_DRIVER.items() if driver_key(first) <= driver_key(driver)
-    )
+    fitting = (cuda for cuda, first in TOOLKIT_DRIVER.items() if release(first) <= release(driver))
     return max(fitting, default=None)
 
 

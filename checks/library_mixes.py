@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from infer_doctor.catalog.cuda import driver_key
 from infer_doctor.catalog.libraries import NAMED_BY_CUDA, digits_of, family_of
 from infer_doctor.checks.library_versions import PARTS, cudnn_versions, driver_in, first_by, told
 from infer_doctor.engine import NotApplicable
@@ -20,6 +19,7 @@ from infer_doctor.fixes.libraries import leave_out, one_cuda
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
+from infer_doctor.versions import release
 
 COMPAT = "/compat/"
 
@@ -150,7 +150,7 @@ def compat_misplaced(
             raise Unavailable(f"the version of {row.path} cannot be told")
         names = [gpu.name for gpu in gpus.gpus] if gpus else []
         consumer = [name for name in names if re.search(r"GeForce|TITAN", name, re.I)]
-        if driver_key(driver.version) >= driver_key(version):
+        if release(driver.version) >= release(version):
             because = f"the driver is {driver.version}, which is not older"
         elif consumer:
             because = f"{consumer[0]} is not a data-centre GPU"

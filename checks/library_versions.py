@@ -10,7 +10,6 @@ from infer_doctor.catalog.libraries import (
     DRIVER,
     OLD_CUDNN_PARTS,
     family_of,
-    number,
     older,
 )
 from infer_doctor.facts.environment import Distributions, Interpreter
@@ -28,6 +27,7 @@ from infer_doctor.fixes.libraries import install_pinned, leave_out
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Confidence, Evidence, Finding, Severity
 from infer_doctor.registry import check
+from infer_doctor.versions import release
 
 NCCL_PATH = "VLLM_NCCL_SO_PATH"
 
@@ -206,5 +206,5 @@ def cudnn_versions(loaded: LoadedLibraries) -> dict[tuple[int, ...], list[Loaded
     found: dict[tuple[int, ...], list[LoadedLibrary]] = {}
     for row in loaded.rows:
         if row.copy.library in PARTS and row.copy.version is not None:
-            found.setdefault(number(row.copy.version)[:3], []).append(row)
+            found.setdefault(release(row.copy.version)[:3], []).append(row)
     return found

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from infer_doctor.catalog.shm import (
+    CHUNK,
     DOCKER_DEFAULT,
     GROUP_RING,
     NVIDIA_RECOMMENDS,
@@ -13,7 +14,6 @@ from infer_doctor.catalog.shm import (
     RESPONSE_RING,
     TENSOR_ARENA,
     broadcast_ring,
-    release,
 )
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
@@ -36,9 +36,11 @@ from infer_doctor.launch.surroundings import (
     weights_of,
     written,
 )
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import GIB, gib, plural
+from infer_doctor.versions import series
 
 SHM = "/dev/shm"  # noqa: S108
 RUNNING = ("kubernetes", "compose", "docker-run")
@@ -201,9 +203,9 @@ def shm_small(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         return
     have = DOCKER_DEFAULT if size is None else size
     if options.engine == "vllm":
-        version = release(options.version)
+        version = series(options.version)
         refuses = options.exact and version is not None and version >= REFUSES_SINCE
-        rings = [broadcast_ring(version, _variable(launch, "VLLM_MQ_MAX_CHUNK_BYTES_MB"))]
+        rings = [broadcast_ring(version, of_engine(launch, None, CHUNK).get(CHUNK))]
         if refuses and whole(options, "nnodes", 1) == 1:
             rings.append(RESPONSE_RING)
         if options.get("enable_shm_tensor_arena") is True:
@@ -232,11 +234,6 @@ def shm_small(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         ),
         fixes=(enlarge_manifest_shm(launch, math.ceil(max(total, NVIDIA_RECOMMENDS) / GIB)),),
     )
-
-
-def _variable(launch: Launch, name: str) -> str | None:
-    found = [row.value for row in launch.environment if row.name == name]
-    return found[-1] if found else None
 
 
 @check("manifest-memory-small", severity="warning", category="host_ram", since="0.2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from infer_doctor.catalog.shm import release
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.fixes.security import (
@@ -25,6 +24,7 @@ from infer_doctor.model import Evidence, Finding, Fix, Severity
 from infer_doctor.redact import SECRET_NAME, SECRET_OPTION
 from infer_doctor.registry import check
 from infer_doctor.secrets import may_be_shown
+from infer_doctor.versions import series
 
 CLOSED = ("127.0.0.1", "localhost", "::1", "[::1]")
 OPEN = ("0.0.0.0", "::", "[::]", "")  # noqa: S104
@@ -331,7 +331,7 @@ def cors_open(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         return
     origins = value_of(options, "allowed_origins")
     if "allowed_origins" not in options.given:
-        version = release(options.version)
+        version = series(options.version)
         if version is None:
             raise Unavailable("the version, and with it the default origins, is not known")
         origins = [] if version >= ORIGINS_CLOSED_SINCE else ["*"]

@@ -12,13 +12,13 @@ import pytest
 from doctor_process import COMMAND, Run
 from machine import DOCUMENT, Machine
 
-from infer_doctor.catalog.cuda import driver_key
 from infer_doctor.cli import run as command_line
 from infer_doctor.engine import Subject
 from infer_doctor.launch.command import read as launch_of
 from infer_doctor.redact import without_secrets
 from infer_doctor.registry import load
 from infer_doctor.render.plain import plain
+from infer_doctor.versions import release
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_driver_version_that_is_none_is_undecided() -> None:
     machine = Machine()
     machine.value("nvml")["driver"] = "abc"
     assert "driver-too-old" not in machine.errors()
-    assert driver_key("580.65.06-open") == (580, 65, 6)
+    assert release("580.65.06-open") == (580, 65, 6)
 
 
 def test_nothing_to_write_to_keeps_the_code(tmp_path: Path) -> None:

@@ -29,10 +29,3 @@ def removed() -> dict[str, str]:
     """Name -> the last version that had it."""
     found: dict[str, str] = _table()["removed"]
     return found
-
-
-def numbers(version: str | None) -> tuple[int, ...] | None:
-    """(0, 32, 0) out of "0.32.0+cu130"; None when it is no version."""
-    words = (version or "").partition("+")[0].split(".")[:3]
-    parts = ["".join(c for c in word if c.isdigit()) for word in words]
-    return tuple(int(part) for part in parts) if len(parts) > 1 and all(parts) else None

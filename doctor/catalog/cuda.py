@@ -9,8 +9,6 @@ Sources, read 2026-11-30:
 
 from __future__ import annotations
 
-import re
-
 MINIMUM_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 """CUDA major -> the oldest Linux driver that runs any toolkit of that major."""
 
@@ -37,11 +35,6 @@ TOOLKIT_DRIVER = {
     (13, 2): "595.45.04",
 }
 """CUDA (major, minor) -> the Linux driver of its first release: from here on nothing is limited."""
-
-
-def driver_key(version: str) -> tuple[int, ...]:
-    """A driver version for comparing: (535, 183, 1)."""
-    return tuple(int(part) for part in re.findall(r"(?:^|\.)(\d+)", version))
 
 
 NVML_MISMATCH = 18

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from infer_doctor.versions import release
+
 CUDNN_PARTS = (
     "cudnn_graph",
     "cudnn_ops",
@@ -115,14 +117,8 @@ def version_of_mark(mark: object) -> str | None:
     return ".".join(map(str, newest)) if newest else None
 
 
-def number(version: str) -> tuple[int, ...]:
-    """A version for comparing: (13, 0, 96); what is no number ends it."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
 def older(version: str, bound: str, parts: int | None = None) -> bool:
     """Whether a version is below a bound, as far as both are written out, or in the first parts."""
-    left, right = number(version), number(bound)
+    left, right = release(version), release(bound)
     length = min(len(left), len(right), parts or len(left))
     return left[:length] < right[:length]

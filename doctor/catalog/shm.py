@@ -9,7 +9,7 @@ rank) and in its errors on a /dev/shm of 64 and of 200 MiB.
 
 from __future__ import annotations
 
-MIB = 1 << 20
+from infer_doctor.units import GIB, MIB
 
 REFUSES_SINCE = (0, 27)
 """check_shm_free_space: each ring needs its whole size free when it is made (vllm pull request
@@ -17,8 +17,9 @@ REFUSES_SINCE = (0, 27)
 killed the rank with SIGBUS."""
 
 CHUNKS = 10
+CHUNK = "VLLM_MQ_MAX_CHUNK_BYTES_MB"
 BROADCAST_CHUNK_MIB = 16
-"""Default of VLLM_MQ_MAX_CHUNK_BYTES_MB, known since 0.9.1 (envs.py); 10 MiB before."""
+"""Default of CHUNK, known since 0.9.1 (envs.py); 10 MiB before."""
 BROADCAST_CHUNK_MIB_BEFORE = 10
 CHUNK_VARIABLE_SINCE = (0, 9)
 
@@ -32,7 +33,7 @@ GROUP_RING = 4 * MIB * 6
 TENSOR_ARENA = 256 * MIB * 8
 """With --enable-shm-tensor-arena (distributed/device_communicators/shm_tensor_arena.py:54)."""
 
-NVIDIA_RECOMMENDS = 1 << 30
+NVIDIA_RECOMMENDS = 1 * GIB
 """--shm-size=1g: NCCL user guide, "Runtime and MPI issues", shared memory (https://docs.nvidia.com/
 deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html)."""
 
@@ -41,15 +42,7 @@ DOCKER_DEFAULT = 64 * MIB
 (their /opt/nvidia/entrypoint.d compares the size with 65536 KiB) and recommend --ipc=host."""
 
 
-def release(version: str | None) -> tuple[int, int] | None:
-    """(0, 27) of "0.27.1"; None when it says nothing: builds of a branch call themselves 0.1.devN."""
-    parts = (version or "").split(".")
-    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()) or "dev" in parts[-1]:
-        return None
-    return int(parts[0]), int(parts[1])
-
-
-def broadcast_ring(version: tuple[int, int] | None, variable: str | None) -> int:
+def broadcast_ring(version: tuple[int, ...] | None, variable: str | None) -> int:
     """Bytes of the ring that carries each step's work to all ranks; requests fill it."""
     if version is not None and version < CHUNK_VARIABLE_SINCE:
         return BROADCAST_CHUNK_MIB_BEFORE * MIB * CHUNKS

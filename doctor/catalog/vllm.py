@@ -10,6 +10,8 @@ import json
 import pkgutil
 from dataclasses import dataclass
 
+from infer_doctor.versions import release
+
 UTILISATION = 0.92
 UTILISATION_BEFORE = 0.90
 UTILISATION_SINCE = (0, 20)
@@ -17,11 +19,8 @@ UTILISATION_SINCE = (0, 20)
 
 def default_utilisation(version: str | None) -> float:
     """gpu_memory_utilization when the launch does not say it; the newest for an unknown version."""
-    parts = (version or "").split(".")
-    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
-        return UTILISATION
-    known = (int(parts[0]), int(parts[1]))
-    return UTILISATION if known >= UTILISATION_SINCE else UTILISATION_BEFORE
+    known = release(version)
+    return UTILISATION_BEFORE if known and known < UTILISATION_SINCE else UTILISATION
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from infer_doctor.facts.machine import Environ
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent
 from infer_doctor.registry import probe
+from infer_doctor.versions import release
 
 PREFIX = "NVIDIA_REQUIRE_"
 
@@ -79,9 +80,7 @@ def _one(condition: str, known: Mapping[str, str]) -> bool | None:
 
 def _compare(left: str, right: str) -> int:
     """By numbers; 580 is 580.0.0."""
-    a, b = ([int(part) for part in re.findall(r"\d+", text)] for text in (left, right))
-    size = max(len(a), len(b))
-    a, b = (row + [0] * (size - len(row)) for row in (a, b))
+    a, b = release(left, 4), release(right, 4)
     return (a > b) - (a < b)
 
 

@@ -16,6 +16,7 @@ from infer_doctor.host import Host, Unavailable
 from infer_doctor.launch.model import Launch
 from infer_doctor.models import config as read
 from infer_doctor.registry import probe
+from infer_doctor.versions import release
 
 REGISTRY = "model_executor/models/registry.py"
 OWN_CONFIGS = "transformers_utils/config.py"
@@ -208,15 +209,15 @@ def _knows_type(host: Host, package: str, folder: str | None, kind: str | None) 
 
 def _catalogued(version: str | None, names: tuple[str, ...], kind: str | None) -> ModelSupport:
     known = catalog.known()
-    asked = catalog.numbers(version)
-    if asked is None:
+    asked = release(version, 3)
+    if not asked:
         raise Unavailable("the version of vLLM that will run is not known")
-    newest = catalog.numbers(catalog.VERSION) or ()
+    newest = release(catalog.VERSION, 3)
     had = tuple(name for name in names if known.intersection(relatives(name)))
     removed = {
         name: last
         for name, last in catalog.removed().items()
-        if name in names and asked > (catalog.numbers(last) or ())
+        if name in names and asked > release(last, 3)
     }
     if asked < newest and had:
         raise Unavailable(f"since which version {had[0]} is known is not catalogued")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from infer_doctor.catalog.cuda import MINIMUM_DRIVER, driver_key
+from infer_doctor.catalog.cuda import MINIMUM_DRIVER
 from infer_doctor.facts.driver import Driver
 from infer_doctor.facts.engine import LOCAL_MARKS, EngineFact
 from infer_doctor.facts.environment import normal
@@ -22,6 +22,7 @@ from infer_doctor.facts.torch import COMPANIONS, TorchBuild, TorchCompanions, co
 from infer_doctor.foreign.smi import Block, driver_of, gpu_facts, withheld
 from infer_doctor.foreign.text import Facts, Unreadable, whole_lines, without_prefix
 from infer_doctor.model import Evidence
+from infer_doctor.versions import release
 
 START = "Collecting environment information..."
 FIRST_KEY, SECOND_KEY = "PyTorch version", "Is debug build"
@@ -141,7 +142,7 @@ def _driver(fields: Fields, facts: Facts, source: str) -> Facts:
     major = torch.cuda.partition(".")[0]
     least = MINIMUM_DRIVER.get(int(major))
     works = fields.get("Is CUDA available", (0, ""))[1] == "True"
-    if works and least is not None and driver_key(version) < driver_key(least):
+    if works and least is not None and release(version) < release(least):
         return withheld(
             f"torch says that CUDA works here, but driver {version} is older than {least}, which "
             f"CUDA {major} needs: a forward-compatibility library seems to be in use",

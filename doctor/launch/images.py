@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from infer_doctor.launch.model import Launch, Place, Word
+from infer_doctor.versions import release
 
 if TYPE_CHECKING:
     from infer_doctor.facts.engine_options import EngineOptions
@@ -47,12 +48,6 @@ def split_image(image: str) -> tuple[str, str | None, str | None]:
     return name, None, digest or None
 
 
-def release(tag: str | None) -> tuple[int, ...] | None:
-    """v0.10.1.1 -> (0, 10, 1, 1)."""
-    found = re.match(r"v?(\d+(?:\.\d+)+)", tag or "")
-    return tuple(int(part) for part in found[1].split(".")) if found else None
-
-
 def engine_release(image: str | None) -> str | None:
     """The release of vLLM that an image's tag names: vllm/vllm-openai:v0.9.2-cu118 -> 0.9.2.
 
@@ -82,8 +77,8 @@ def entrypoint(image: str | None, arguments: tuple[Word, ...], place: Place) -> 
     name, tag, _ = split_image(image)
     if not OPENAI.search(name):
         return _by_options(arguments, place)
-    version = None if OWN_RELEASES.search(name) else release(tag)
-    words = MODULE if version is not None and version < SERVE_SINCE else SERVE
+    version = () if OWN_RELEASES.search(name) else release(tag)
+    words = MODULE if len(version) > 1 and version < SERVE_SINCE else SERVE
     return tuple(Word(text=word, place=place) for word in words)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from infer_doctor.catalog.shm import release
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.model import Evidence
+from infer_doctor.versions import series
 
 CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
 """Entries that take keywords instead of flags."""
@@ -85,6 +85,6 @@ def setting(options: EngineOptions, name: str, value: object) -> str:
     return f"{written}={form}"
 
 
-def version_of(options: EngineOptions) -> tuple[int, int] | None:
+def version_of(options: EngineOptions) -> tuple[int, ...] | None:
     """(0, 32); None when it is not known."""
-    return release(options.version)
+    return series(options.version)

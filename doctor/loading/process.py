@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from infer_doctor.catalog.libraries import CUDNN_PARTS, OLD_CUDNN_PARTS, library_of, number
+from infer_doctor.catalog.libraries import CUDNN_PARTS, OLD_CUDNN_PARTS, library_of
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.libraries import (
@@ -30,6 +30,7 @@ from infer_doctor.loading.torch_start import (
     parse,
     path_of,
 )
+from infer_doctor.versions import release
 
 
 def play(
@@ -205,7 +206,7 @@ class _Process:
         if version is None:
             self.gaps.append(f"{shim.path}: its version is not known")
             return
-        digits = [str(part) for part in number(version)[:3]]
+        digits = [str(part) for part in release(version)[:3]]
         parts = CUDNN_PARTS if int(digits[0]) >= 9 else OLD_CUDNN_PARTS
         endings = [".".join(digits[:length]) for length in (3, 2, 1) if length <= len(digits)]
         for part in parts:
@@ -234,7 +235,7 @@ class _Process:
         if version is None:
             self.gaps.append(f"{nvrtc.path}: its version is not known")
             return
-        ending = ".".join(str(part) for part in number(version)[:2])
+        ending = ".".join(str(part) for part in release(version)[:2])
         self._open(f"libnvrtc-builtins.so.{ending}", nvrtc, "NVRTC")
 
     def _loaded(self, library: str) -> Mapped | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from infer_doctor.memory.reading import read_architecture
 from infer_doctor.memory.settings import NEWEST, Settings, Version, settings_of
 from infer_doctor.memory.tensors import from_config
 from infer_doctor.memory.weights import Weight, from_headers
+from infer_doctor.versions import release
 
 HEADERS = "safetensors headers"
 
@@ -150,7 +150,7 @@ def version_of(text: str | None) -> Version:
     """(0, 26, 0) of "0.26.0+cu130"; the newest whose rules are known when there is none."""
     if text is None:
         return NEWEST
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text)
-    if found is None:
+    found = release(text, 3)
+    if not found:
         raise Unplannable(f"the version {text!r} of vLLM cannot be read")
-    return tuple(int(part) for part in found.groups(default="0"))
+    return found

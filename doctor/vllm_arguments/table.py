@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
+
+from infer_doctor.versions import release
 
 Row = Mapping[str, Any]
 """An argument as `hands/vllm_arguments.py` notes it: options, dest, action, type, nargs, const,
@@ -163,28 +166,13 @@ def catalogue() -> Catalogue:
     return Catalogue(json.loads(text))
 
 
+POST = re.compile(r"\.post(\d+)")
+
+
 def ordered(version: str) -> tuple[int, ...]:
     """For comparing: the release number, then post; what follows "+", "rc", "dev" does not count."""
-    numbers: list[int] = []
-    post = 0
-    for part in version.partition("+")[0].lstrip("v").split("."):
-        if part.startswith("post") and part[4:].isdigit():
-            post = int(part[4:])
-            continue
-        digits = "".join(_leading_digits(part))
-        if not digits:
-            break
-        numbers.append(int(digits))
-        if digits != part:
-            break
-    return (*(numbers + [0] * 4)[:4], post)
-
-
-def _leading_digits(text: str) -> Iterator[str]:
-    for letter in text:
-        if not letter.isdigit():
-            return
-        yield letter
+    post = POST.search(version.partition("+")[0])
+    return (*(release(version, 4) or (0,) * 4), int(post[1]) if post else 0)
 
 
 def _within(index: int, spans: Sequence[int]) -> bool:
