@@ -60,22 +60,24 @@ def quality_degraded(quality: Quality) -> Iterator[Finding]:
     if quality.verdict == "same":
         return
     fixes = []
+    told = ""
     if quality.cause:
-        fixes.append(
-            cure("take-out", f"Start without {quality.cause}", why="the difference goes with it")
+        fixes.append(cure("take-out", f"Start {quality.cure}", why="the difference goes with it"))
+        told = f"the cause is {quality.cause}: "
+        told += (
+            f"the same {quality.cure}" if quality.tried else "nothing else of the launches differs"
         )
     elif not quality.tried:
         fixes.append(
             cure(
                 "find-cause",
-                "Let the doctor switch one thing at a time",
-                "infer-doctor reproduce quality -- COMMAND",
+                "Let the doctor switch one thing at a time: give both as files that start an engine",
+                "infer-doctor compare BASELINE CANDIDATE",
             )
         )
     yield Finding(
         about="answers",
-        message="; ".join(quality.reasons)
-        + (f". It goes away without {quality.cause}" if quality.cause else ""),
+        message="; ".join(quality.reasons) + (f"; {told}" if told else ""),
         evidence=_evidence(quality),
         fixes=tuple(fixes),
     )

@@ -226,6 +226,11 @@ def failed_system_call(error: OSError) -> click.ClickException:
     return click.ClickException(f"{error.filename or ''}: {error.strerror}".strip(": "))
 
 
+def note(text: str) -> None:
+    """A line about what goes on; never in the report."""
+    click.echo(f"infer-doctor: {text}", err=True)
+
+
 def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -264,6 +269,11 @@ def emit(
     fail_on: Severity = "error",
     required: Collection[str] = (),
 ) -> None:
+    if format == "json":
+        from infer_doctor.render.json import pieces
+
+        write(pieces(report), output)
+        return
     if format != "text":
         write(document(report, format, fail_on=fail_on, required=required), output)
         return
@@ -285,8 +295,8 @@ def emit(
         console.print(text, soft_wrap=True)
 
 
-def write(text: str, output: str | None) -> None:
-    """To a file or standard output; a reader that closes the pipe early is no error."""
+def write(text: str | Iterable[str], output: str | None) -> None:
+    """To a file or standard output, also part by part; a reader that closes the pipe is no error."""
     if output is not None and output != "-":
         from infer_doctor.host import Unavailable
         from infer_doctor.live import require_answer
@@ -300,7 +310,7 @@ def write(text: str, output: str | None) -> None:
             raise click.ClickException(f"{output}: {error.strerror}") from None
         return
     try:
-        sys.stdout.write(text)
+        sys.stdout.writelines([text] if isinstance(text, str) else text)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -320,16 +330,19 @@ def write_bytes(data: bytes, output: str) -> None:
         raise click.ClickException(f"{output}: {error.strerror}") from None
 
 
-def _write_file(data: str | bytes, path: str) -> None:
+def _write_file(data: str | bytes | Iterable[str], path: str) -> None:
     """Write a file; half a one is removed. A FIFO that nobody reads is refused, not waited for."""
-    data = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    parts = [data] if isinstance(data, (str, bytes)) else data
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o666)
     os.set_blocking(descriptor, True)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-    except OSError:
+            for part in parts:
+                file.write(
+                    part.encode("utf-8", "backslashreplace") if isinstance(part, str) else part
+                )
+    except BaseException:  # a part that cannot be made leaves half a file too
         if os.path.isfile(path):
             os.unlink(path)
         raise

@@ -15,6 +15,7 @@ from infer_doctor.commands.common import (
     emit,
     failed_system_call,
     format_option,
+    note,
     now,
     option,
     output_option,
@@ -40,7 +41,8 @@ def compare(left: str, right: str, **options: Any) -> None:
     """Output quality: the same prompts, greedily, to BASELINE and CANDIDATE.
 
     Each is the URL of a server, answers that were kept (.json), a model folder, or a file that starts
-    an engine. Exit codes: 0 the same, 1 the candidate is degraded, 3 not decided by these prompts.
+    an engine. Of two files, what differs in them is switched one by one where the candidate is worse,
+    until its cause is found. Exit codes: 0 the same, 1 the candidate is degraded, 3 not decided by these prompts.
     """
     from infer_doctor.engine import Subject, run
     from infer_doctor.examine import ONLY_GIVEN
@@ -64,7 +66,7 @@ def compare(left: str, right: str, **options: Any) -> None:
                 for target in (left, right)
             ]
             found, first, second, again = comparing.judge(
-                sides[0], sides[1], prompts, options["tokens"]
+                sides[0], sides[1], prompts, options["tokens"], note
             )
             if options["keep"]:
                 answers.write(first, os.path.join(folder, "baseline.json"))

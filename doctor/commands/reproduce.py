@@ -16,6 +16,7 @@ from infer_doctor.commands.common import (
     emit,
     failed_system_call,
     format_option,
+    note,
     now,
     option,
     output_option,
@@ -202,11 +203,6 @@ def _bare(registry: Registry, folder: str) -> Subject:
     return Subject(
         folder, registry, host=None, unasked="not in a kept run", replayed=True, absent=ONLY_GIVEN
     )
-
-
-def note(text: str) -> None:
-    """A line about what goes on; never in the report."""
-    click.echo(f"infer-doctor: {text}", err=True)
 
 
 def teller() -> Any:

@@ -196,7 +196,9 @@ class Quality:
     """Answers with a token that was not the most likely one."""
     distinct: tuple[float, float] = (0.0, 0.0)
     cause: str = ""
-    """The switch that takes the difference away, where the doctor could start the engine."""
+    """What of the candidate's launch takes its answers away, where the doctor could start it."""
+    cure: str = ""
+    """How to start it instead: "without --dtype float16"."""
     tried: tuple[str, ...] = ()
     worst: tuple[str, ...] = ()
     """Names of the prompts that differ most."""

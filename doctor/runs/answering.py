@@ -10,7 +10,7 @@ from typing import Any
 
 from infer_doctor.facts.log import ColdStart, EngineLog
 from infer_doctor.facts.run import Boundary, ColdWarm, Quality, Ramp, Starts, Step
-from infer_doctor.runs import answers, boundary, cold, comparing, prompts, quality, ramp
+from infer_doctor.runs import answers, boundary, cold, comparing, prompts, quality, ramp, switching
 from infer_doctor.runs.keep import BadRun, Keeper, Kept
 from infer_doctor.runs.session import Session, facts_of
 from infer_doctor.runs.starting import Seen, running
@@ -21,7 +21,7 @@ STARTS = {
     "engine-load": 1,
     "cold-start": 4,
     "timeout": 1,
-    "quality": 2,
+    "quality": 2 + switching.MOST,
 }
 """How many each makes at most."""
 
@@ -102,20 +102,18 @@ def _timeout(session: Session, options: dict[str, Any], keeper: Keeper) -> Answe
 def _quality(session: Session, options: dict[str, Any], note: Note) -> Answered:
     asked = prompts.of_file(options["prompts"]) if options["prompts"] else prompts.built_in()
     candidate = comparing.Side(name="the launch", plan=session.plan, model=session.model)
-    names = comparing.switched(session.plan)
+    names = switching.removable(session.plan)
     if options["against"]:
         baseline = comparing.side_of(
             options["against"], session.plan.logs, session.plan.limits, session.plan.words[0]
         )
     elif names:
-        plan = comparing.without(session.plan, names)
+        plan = switching.taken_out(session.plan, names)
         note(f"baseline: the launch without {', '.join('--' + name for name in names)}")
         baseline = comparing.Side(name="without them", plan=plan, model=session.model)
     else:
         raise NoRun("nothing in the launch changes answers: --against names a baseline")
-    found, first, second, again = comparing.judge(baseline, candidate, asked, options["tokens"])
-    if found.verdict == "degraded" and not options["against"]:
-        found = comparing.find_cause(found, candidate, asked, options["tokens"], first, again)
+    found, first, second, _ = comparing.judge(baseline, candidate, asked, options["tokens"], note)
     if options["keep"]:
         answers.write(first, os.path.join(session.plan.logs, "baseline.json"))
         answers.write(second, os.path.join(session.plan.logs, "candidate.json"))

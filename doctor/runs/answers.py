@@ -19,6 +19,7 @@ from infer_doctor.runs.endpoint import (
     open_endpoint,
 )
 from infer_doctor.runs.prompts import Prompt
+from infer_doctor.server.dialect import Dialect
 from infer_doctor.server.sse import error_text
 
 TOP = 5
@@ -118,18 +119,22 @@ class _Asker:
     def __init__(self, endpoint: Endpoint, tokens: int) -> None:
         self._endpoint = endpoint
         self._tokens = tokens
+        self._dialect = Dialect()
         self._ids = True
         """Whether the endpoint takes the words of vLLM."""
 
     async def _post(self, path: str, body: dict[str, Any]) -> tuple[int | None, Any, str]:
         whole = {"model": self._endpoint.model, **body}
-        answer = await self._endpoint.post(path, whole, ANSWER_S)
-        try:
-            found = json.loads(answer.body) if answer.body else None
-        except ValueError:
-            found = None
-        said = error_text(found) or answer.said or f"HTTP {answer.status}"
-        return answer.status, found, mask_line(said)[:200]
+        while True:
+            spoken = self._dialect.spoken(whole)
+            answer = await self._endpoint.post(path, spoken, ANSWER_S)
+            try:
+                found = json.loads(answer.body) if answer.body else None
+            except (ValueError, RecursionError):
+                found = None
+            said = error_text(found) or answer.said or f"HTTP {answer.status}"
+            if not self._dialect.learn(spoken, answer.status, said):
+                return answer.status, found, mask_line(said)[:200]
 
     async def has_chat(self) -> bool:
         """Whether there is chat: a base model has no template and answers 400. What fails in another

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from infer_doctor.facts.run import Quality
@@ -16,7 +15,8 @@ from infer_doctor.runs.answers import Answers
 from infer_doctor.runs.prompts import Prompt
 from infer_doctor.runs.quality import compare
 from infer_doctor.runs.starting import Plan, running
-from infer_doctor.runs.words import AS_ASKED, Change, NoRun, value_in, with_options
+from infer_doctor.runs.switching import find_cause
+from infer_doctor.runs.words import NoRun, model_of_words, program_of
 from infer_doctor.server.address import is_url
 
 if TYPE_CHECKING:
@@ -24,21 +24,6 @@ if TYPE_CHECKING:
 
 TWICE = 30
 """Prompts that the baseline is asked a second time, for what differs by itself."""
-
-SWITCHES: tuple[tuple[str, str], ...] = (
-    ("kv-cache-dtype", "an 8-bit KV cache without scales of its own loses most in long contexts"),
-    ("quantization", "weights were rounded"),
-    ("chat-template", "the prompt is not the one the model was trained with"),
-    ("generation-config", "sampling defaults of the model are in force, or not"),
-    ("override-generation-config", "sampling defaults were changed"),
-    ("dtype", "float16 overflows where bfloat16 does not"),
-    ("hf-overrides", "the model is built with other values"),
-    ("rope-scaling", "positions are scaled"),
-    ("speculative-config", "a draft may be accepted that the model would not say"),
-    ("attention-backend", "another kernel computes attention"),
-    ("load-format", "weights are not those of the checkpoint"),
-)
-"""Options that may change what is answered, and how."""
 
 
 @frozen
@@ -50,7 +35,6 @@ class Side:
     recorded: Answers | None = None
     plan: Plan | None = None
     model: str = ""
-    change: Change = AS_ASKED
 
 
 @contextlib.contextmanager
@@ -60,7 +44,7 @@ def served(side: Side) -> Iterator[str]:
         yield side.url
         return
     assert side.plan is not None
-    with running(side.plan, side.change, side.name) as (seen, server):
+    with running(side.plan, why=side.name) as (seen, server):
         if server is None:
             start = seen.start
             raise NoRun(f"{side.name} did not come up: {start.cause or start.tail}")
@@ -106,54 +90,26 @@ def baseline_of(
 
 
 def judge(
-    baseline: Side, candidate: Side, prompts: Sequence[Prompt], tokens: int
-) -> tuple[Quality, Answers, Answers, Answers | None]:
-    """Ask both and compare."""
-    first, again = baseline_of(baseline, prompts, tokens)
-    second = answers_of(candidate, prompts, tokens, score=first)
-    return compare(prompts, first, second, again=again), first, second, again
-
-
-def switched(plan: Plan) -> list[str]:
-    """The options of a launch that may change its answers."""
-    return [name for name, _ in SWITCHES if value_in(plan.words, name) is not None]
-
-
-def without(plan: Plan, names: Sequence[str]) -> Plan:
-    """The launch without these options."""
-    words = with_options(plan.words, tuple((name, "") for name in names))
-    return dataclasses.replace(plan, words=words)
-
-
-def find_cause(
-    quality: Quality,
+    baseline: Side,
     candidate: Side,
     prompts: Sequence[Prompt],
     tokens: int,
-    first: Answers,
-    again: Answers | None,
-) -> Quality:
-    """Take the candidate's options out one at a time, until the difference goes."""
-    assert candidate.plan is not None
-    names = switched(candidate.plan)
-    if len(names) == 1:
-        return dataclasses.replace(quality, cause=_written(candidate.plan, names[0]))
-    tried = []
-    for name in names:
-        side = dataclasses.replace(
-            candidate, name=f"without --{name}", plan=without(candidate.plan, [name])
-        )
-        one = compare(prompts, first, answers_of(side, prompts, tokens, score=first), again=again)
-        value = f", {one.divergence.value:.4f} nats" if one.divergence is not None else ""
-        tried.append(f"without --{name}: {one.verdict}{value}")
-        if one.verdict == "same":
-            written = _written(candidate.plan, name)
-            return dataclasses.replace(quality, cause=written, tried=tuple(tried))
-    return dataclasses.replace(quality, tried=tuple(tried))
+    note: Callable[[str], None],
+) -> tuple[Quality, Answers, Answers, Answers | None]:
+    """Ask both and compare; where the candidate is a launch and degraded, switch one thing at a time."""
+    first, again = baseline_of(baseline, prompts, tokens)
+    second = answers_of(candidate, prompts, tokens, score=first)
+    found = compare(prompts, first, second, again=again)
+    if found.verdict != "degraded" or candidate.plan is None:
+        return found, first, second, again
 
+    def one(name: str, plan: Plan) -> Quality:
+        side = Side(name=name, plan=plan, model=model_of_words(plan.words))
+        there = answers_of(side, prompts, tokens, score=first)
+        return compare(prompts, first, there, again=again)
 
-def _written(plan: Plan, name: str) -> str:
-    return f"--{name} {value_in(plan.words, name)}"
+    found = find_cause(found, baseline.plan, candidate.plan, one, note)
+    return found, first, second, again
 
 
 def side_of(target: str, folder: str, limits: Limits, python: str | None) -> Side:
@@ -171,8 +127,6 @@ def side_of(target: str, folder: str, limits: Limits, python: str | None) -> Sid
 
 
 def _of_launch(target: str, folder: str, limits: Limits, python: str | None) -> Side:
-    from infer_doctor.runs.session import model_of_words
-    from infer_doctor.runs.words import program_of
     from infer_doctor.targets import NoTarget, look
 
     try:

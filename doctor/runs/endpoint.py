@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infer_doctor.redact import mask_line
@@ -102,22 +102,35 @@ async def _models(route: Route, key: Key | None) -> tuple[str | None, str]:
         return None, ""
 
 
-async def way(endpoint: Endpoint, limit_s: float) -> tuple[bool, bool]:
-    """Whether to ask for chats, and for exactly so many tokens: by what the server takes.
+async def way(endpoint: Endpoint, limit_s: float) -> load.Spec:
+    """How streams are asked for here: completions or chats, exactly so many tokens or not, in which words.
 
     Completions first: they need no template. What is slow or busy was taken. Raises NoServer.
     """
     said = ""
     for chat in (False, True):
-        for exact in (True, False):
-            spec = load.Spec(endpoint.model, 1, 1, tokens=1, chat=chat, exact=exact)
-            path = spec.path.removeprefix(spec.api)
-            answer = await endpoint.post(path, spec.body(0), limit_s)
+        spec = load.Spec(
+            model=endpoint.model,
+            requests=1,
+            concurrency=1,
+            api=endpoint.route.address.api,
+            tokens=1,
+            chat=chat,
+            exact=True,
+            key=endpoint.key,
+        )
+        path = spec.path.removeprefix(spec.api)
+        while True:
+            body = spec.body(0)
+            answer = await endpoint.post(path, body, limit_s)
             if answer.status not in (*NO_SUCH_API, *WRONG_BODY):
-                return chat, exact
-            said = f"{path}: HTTP {answer.status} {_said(answer)}".rstrip()
-            if answer.status in NO_SUCH_API:
-                break
+                return replace(spec, exact="ignore_eos" in body)
+            told = _said(answer)
+            said = f"{path}: HTTP {answer.status} {told}".rstrip()
+            if not spec.dialect.learn(body, answer.status, told):
+                if answer.status in NO_SUCH_API or not spec.exact:
+                    break
+                spec = replace(spec, exact=False)
     raise NoServer(f"{endpoint.route.address.url} takes neither completions nor chats; {said}")
 
 

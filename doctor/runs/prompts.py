@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,9 @@ from infer_doctor.frozen import frozen
 
 Language = Literal["", "latin", "cjk"]
 
+DIGITS = 16
+"""Of SHA-256 in an id: 64 bits, so no two of a million prompts share one."""
+
 
 class BadPrompts(Exception):
     """The file holds no prompts; the text says why."""
@@ -18,13 +22,23 @@ class BadPrompts(Exception):
 
 @frozen
 class Prompt:
-    """One prompt. `language` is that of a sound answer, `format` what was asked for."""
+    """One prompt. `language` is that of a sound answer, `format` what was asked for.
+
+    `id` is of its own or of its text, so that answers kept earlier fit when lines were moved; `place` is
+    where it stands now.
+    """
 
     id: str
     kind: str
     text: str
     language: Language = ""
     format: Literal["", "json"] = ""
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """For a reader."""
+        return self.place or self.id
 
 
 def built_in() -> tuple[Prompt, ...]:
@@ -49,24 +63,38 @@ def _prompt(row: dict[str, Any]) -> Prompt:
 
 
 def of_file(path: str) -> tuple[Prompt, ...]:
-    """A prompt a line, or JSON lines with "prompt"; raises BadPrompts."""
+    """A prompt a line, or JSON lines with "prompt" and perhaps "id"; raises BadPrompts.
+
+    One that stands there twice is asked once: a greedy answer does not change.
+    """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadPrompts(f"{path}: {error}") from None
-    found = []
+    found: dict[str, Prompt] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        text: Any = line
-        if line.lstrip().startswith("{"):
-            try:
-                text = json.loads(line).get("prompt")
-            except ValueError as error:
-                raise BadPrompts(f"{path}:{number}: {error}") from None
-        if not isinstance(text, str):
-            raise BadPrompts(f'{path}:{number}: no text under "prompt"')
-        found.append(Prompt(id=f"line-{number}", kind="own", text=text))
+        place = f"{path}:{number}"
+        text, own = _of_line(line, place)
+        id = own or f"prompt-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:DIGITS]}"
+        if own in found and found[own].text != text:
+            raise BadPrompts(f"{place}: {own} is the id of another prompt too")
+        found.setdefault(id, Prompt(id=id, kind="own", text=text, place=place))
     if not found:
         raise BadPrompts(f"{path} holds no prompt")
-    return tuple(found)
+    return tuple(found.values())
+
+
+def _of_line(line: str, place: str) -> tuple[str, str]:
+    """Text and id of its own."""
+    if not line.lstrip().startswith("{"):
+        return line, ""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadPrompts(f"{place}: {error}") from None
+    text, own = row.get("prompt"), row.get("id")
+    if not isinstance(text, str):
+        raise BadPrompts(f'{place}: no text under "prompt"')
+    return text, str(own) if isinstance(own, (str, int)) else ""

@@ -173,6 +173,7 @@ def compare(
         reasons.append(f"{len(failed)} of {len(rows)} prompts failed: {failed[0][2].error}")
     first = [row.first for row in pairs if row.first is not None]
     worst = sorted(pairs, key=lambda row: -(row.divergence or 0.0))[:3]
+    names = {prompt.id: prompt.name for prompt in prompts}
     return Quality(
         baseline=baseline.name,
         candidate=candidate.name,
@@ -187,7 +188,7 @@ def compare(
         perplexity=perplexity,
         **broken,  # type: ignore[arg-type]
         distinct=(_distinct([r[1] for r in good]), _distinct([r[2] for r in good])),
-        worst=tuple(row.prompt for row in worst if row.divergence),
+        worst=tuple(names[row.prompt] for row in worst if row.divergence),
     )
 
 

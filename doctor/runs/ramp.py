@@ -91,18 +91,8 @@ def measure(url: str, wanted: Wanted, progress: Progress | None = None) -> Ramp:
 
 async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
     endpoint = await open_endpoint(url, wanted.model)
-    chat, exact = await way(endpoint, wanted.limit_s * GIVE_UP)
-    spec = load.Spec(
-        model=endpoint.model,
-        requests=0,
-        concurrency=0,
-        api=endpoint.route.address.api,
-        tokens=wanted.tokens,
-        chat=chat,
-        exact=exact,
-        timeout_s=wanted.limit_s * GIVE_UP,
-        key=endpoint.key,
-    )
+    taken = await way(endpoint, wanted.limit_s * GIVE_UP)
+    spec = replace(taken, tokens=wanted.tokens, timeout_s=wanted.limit_s * GIVE_UP)
     steps: list[Step] = []
     gaps: list[str] = []
     at_once = 1
@@ -121,7 +111,7 @@ async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
     if broken is not None and all(row.running_most is None for row in steps):
         gaps.append("/metrics of the server gave nothing: causes cannot be told apart")
     answered = [row.tokens_mean for row in steps if row.tokens_mean is not None]
-    if broken is None and not exact and min(answered, default=0) < FULL * wanted.tokens:
+    if broken is None and not spec.exact and min(answered, default=0) < FULL * wanted.tokens:
         gaps.append(
             f"the server ends answers by itself, after {min(answered, default=0):.0f} tokens on "
             f"average and not {wanted.tokens}: longer ones take longer"

@@ -20,7 +20,14 @@ from infer_doctor.launch.model import Launch
 from infer_doctor.runs import tiny
 from infer_doctor.runs.child import Limits, available
 from infer_doctor.runs.starting import Plan
-from infer_doctor.runs.words import OFFLINE, NoRun, program_of, value_in, with_options
+from infer_doctor.runs.words import (
+    OFFLINE,
+    NoRun,
+    model_of_words,
+    program_of,
+    value_in,
+    with_options,
+)
 from infer_doctor.units import GIB, gib
 
 START_S = 25.0
@@ -169,19 +176,6 @@ def _heavy(size: int) -> tiny.Shape:
         head_dim=128,
         vocabulary=32000,
     )
-
-
-def model_of_words(words: tuple[str, ...]) -> str:
-    """The model of a server's command line, for requests."""
-    named = value_in(words, "served-model-name")
-    if named:
-        return named
-    for place, word in enumerate(words):
-        if word in ("serve", "trtllm-serve") and place + 1 < len(words):
-            following = words[place + 1]
-            if not following.startswith("-"):
-                return following
-    return value_in(words, "model") or ""
 
 
 def refuse_when_busy(subject: Subject) -> None:

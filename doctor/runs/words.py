@@ -88,6 +88,19 @@ def value_in(words: Sequence[str], name: str) -> str | None:
     return found
 
 
+def model_of_words(words: Sequence[str]) -> str:
+    """The model of a server's command line, for requests."""
+    named = value_in(words, "served-model-name")
+    if named:
+        return named
+    for place, word in enumerate(words):
+        if word in ("serve", "trtllm-serve") and place + 1 < len(words):
+            following = words[place + 1]
+            if not following.startswith("-"):
+                return following
+    return value_in(words, "model") or ""
+
+
 def program_of(launch: Launch, python: str | None) -> tuple[str, ...]:
     """What starts the server: as the user wrote it, or the engine's own module for a Python call."""
     if launch.engine is None:

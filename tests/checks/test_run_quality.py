@@ -25,9 +25,15 @@ def test_worse_answers() -> None:
     (found,) = examine(quality_degraded, WORSE).findings
     assert found.message == "answers differ by 0.2 nats"
     assert "switch one thing" in found.fixes[0].title
-    named = replace(WORSE, cause="--kv-cache-dtype fp8", tried=("x",))
+    fp8 = "--kv-cache-dtype fp8"
+    named = replace(WORSE, cause=f"{fp8} (baseline: not given)", cure=f"without {fp8}")
+    (found,) = examine(quality_degraded, replace(named, tried=("x",))).findings
+    assert found.fixes[0].title == f"Start without {fp8}"
+    assert found.message.endswith(
+        f"0.2 nats; the cause is {fp8} (baseline: not given): the same without {fp8}"
+    )
     (found,) = examine(quality_degraded, named).findings
-    assert found.fixes[0].title == "Start without --kv-cache-dtype fp8"
+    assert found.message.endswith("nothing else of the launches differs")
 
 
 def test_too_few_prompts_are_no_pass() -> None:

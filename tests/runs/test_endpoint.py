@@ -56,7 +56,7 @@ def api(rule: Rule, asked: list[tuple[str, dict[str, Any]]]) -> sick_server.Hand
             say(connection, refusal[0], {"error": {"message": refusal[1]}})
         else:
             asked.append((path, body))
-            stream(connection, body["max_tokens"])
+            stream(connection, body.get("max_tokens") or body["max_completion_tokens"])
 
     return handler
 
@@ -72,6 +72,13 @@ def chat_only(path: str, body: dict[str, Any]) -> tuple[int, str] | None:
     return (400, "Unrecognized request argument: ignore_eos") if "ignore_eos" in body else None
 
 
+def newer(path: str, body: dict[str, Any]) -> tuple[int, str] | None:
+    """As OpenAI's newer models do."""
+    if "max_tokens" in body:
+        return 400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+    return chat_only(path, body)
+
+
 def no_template(path: str, body: dict[str, Any]) -> tuple[int, str] | None:
     return None if path == "/v1/completions" else (400, "chat template is not defined")
 
@@ -81,6 +88,7 @@ def no_template(path: str, body: dict[str, Any]) -> tuple[int, str] | None:
     [
         (everything, "/v1/completions", True),
         (chat_only, "/v1/chat/completions", False),
+        (newer, "/v1/chat/completions", False),
         (no_template, "/v1/completions", True),
     ],
 )

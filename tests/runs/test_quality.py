@@ -10,7 +10,7 @@ import pytest
 
 from infer_doctor.runs.answers import Answer, Answers
 from infer_doctor.runs.prompts import Prompt, built_in
-from infer_doctor.runs.quality import bounds, compare, divergence, loops, pair
+from infer_doctor.runs.quality import _more, bounds, compare, divergence, loops, pair
 
 TOKENS = 24
 
@@ -61,24 +61,57 @@ def test_divergence_is_that_of_the_whole_where_all_is_listed() -> None:
     assert divergence(one, one) == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_divergence_of_the_top_is_no_more_than_that_of_all(seed: int) -> None:
-    chance = random.Random(seed)
+def logs(**shares: float) -> dict[str, float]:
+    return {token: math.log(share) for token, share in shares.items()}
 
-    def logs() -> dict[str, float]:
-        values = [math.exp(chance.gauss(0, 2)) for _ in range(40)]
-        return {str(i): math.log(value / sum(values)) for i, value in enumerate(values)}
 
-    def top(row: dict[str, float]) -> dict[str, float]:
-        return dict(sorted(row.items(), key=lambda item: -item[1])[:5])
+@pytest.mark.parametrize(
+    ("one", "other", "nats"),
+    [
+        # 0.6 ln 2 - 0.3 ln 2, the rest of 0.1 is equal
+        (logs(a=0.6, b=0.3), logs(a=0.3, b=0.6), 0.3 * math.log(2)),
+        # 0.9 has at most the other's rest of 0.1, and 0.9 there at most the own rest of 0.1
+        (logs(a=0.9), logs(b=0.9), 0.8 * math.log(9)),
+        # b and c may have the other's whole rest as they have 0.3 and 0.1 of 0.5 here
+        (logs(a=0.5, b=0.3, c=0.1), logs(a=0.5), 0.0),
+        # c is below the other's last one: 0.2 and not the rest of 0.4
+        (logs(a=0.4, c=0.4), logs(a=0.4, b=0.2), 0.4 * math.log(2) + 0.2 * math.log(0.2 / 0.4)),
+        (logs(a=1.0), logs(a=1.0), 0.0),
+    ],
+)
+def test_divergence_by_hand(one: dict[str, float], other: dict[str, float], nats: float) -> None:
+    assert divergence(one, other) == pytest.approx(nats, abs=1e-6)
 
-    one = logs()
-    near = {key: value + chance.gauss(0, 0.02) for key, value in one.items()}
-    total = math.log(sum(map(math.exp, near.values())))
-    near = {key: value - total for key, value in near.items()}
-    exact = sum(math.exp(p) * (p - near[key]) for key, p in one.items())
-    if set(top(one)) == set(top(near)):
-        assert divergence(top(one), top(near)) <= exact + 1e-9
+
+def test_divergence_of_the_top_is_no_more_than_that_of_all() -> None:
+    """Random distributions, sharp and flat ones, near and far; lists of different lengths."""
+    shares = []
+    for seed in range(2000):
+        chance = random.Random(seed)
+        count, heat = chance.choice([6, 10, 50, 300]), chance.choice([0.3, 1.0, 3.0, 6.0])
+        error = chance.choice([0.01, 0.1, 0.5, 2.0, 6.0])
+        base = [chance.gauss(0, heat) for _ in range(count)]
+        one = normalised(base)
+        other = normalised([value + chance.gauss(0, error) for value in base])
+        exact = sum(math.exp(p) * (p - q) for p, q in zip(one, other, strict=True))
+        found = divergence(top(one, chance.choice([1, 5, 20])), top(other, chance.choice([1, 5])))
+        assert found <= exact + 1e-6, seed
+        if error <= 0.5 and heat <= 3.0:  # no share below what is told apart
+            whole = divergence(top(one, count), top(other, count))
+            assert whole == pytest.approx(exact, rel=0.01, abs=1e-4), seed
+        if exact > 0.01:
+            shares.append(divergence(top(one, 5), top(other, 5)) / exact)
+    assert sorted(shares)[len(shares) // 2] > 0.5  # and of use
+
+
+def normalised(logits: list[float]) -> list[float]:
+    total = math.log(sum(map(math.exp, logits)))
+    return [value - total for value in logits]
+
+
+def top(row: list[float], count: int) -> dict[str, float]:
+    best = sorted(range(len(row)), key=lambda place: -row[place])[:count]
+    return {str(place): row[place] for place in best}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -154,6 +187,77 @@ def test_agreement_ends_at_the_first_difference() -> None:
     found = pair(one, two)
     assert found.agreement == 0.5 and found.first == 2
     assert pair(one, one).first is None
+
+
+def test_bounds_are_those_of_theory() -> None:
+    """Of a normal sample: mean and 1.96 standard errors; 95 of 100 such bounds hold the truth."""
+    chance = random.Random(1)
+    held = 0
+    for seed in range(100):
+        values = [chance.gauss(0.05, 0.02) for _ in range(60)]
+        found = bounds(values, seed)
+        assert found is not None
+        mean = sum(values) / len(values)
+        spread = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+        assert found.value == pytest.approx(mean)
+        assert found.low == pytest.approx(mean - 1.96 * spread, abs=0.4 * spread)
+        assert found.high == pytest.approx(mean + 1.96 * spread, abs=0.4 * spread)
+        held += found.low <= 0.05 <= found.high
+    assert 89 <= held <= 99
+
+
+def test_perplexity_by_hand() -> None:
+    """Three tokens at -1, -2, -3 that the other gives -1.5, -2.5, -3.5: half a nat a token."""
+    one = Answer(prompt="p", tokens=("a", "b", "c"), logprobs=(-1.0, -2.0, -3.0))
+    two = replace(one, scored=(-1.5, -2.5, -3.5))
+    assert pair(one, two).worse == pytest.approx(0.5)
+    assert pair(one, replace(one, scored=(-1.0, -2.0))).worse == pytest.approx(0.0)
+    assert pair(one, one).worse is None
+
+
+def test_distinct_neighbours_by_hand() -> None:
+    """a b a b a: 4 pairs, 2 of them different; the second answer has 2 of 2."""
+    rows = {
+        PROMPTS[0].id: Answer(prompt=PROMPTS[0].id, tokens=tuple("ababa")),
+        PROMPTS[1].id: Answer(prompt=PROMPTS[1].id, tokens=tuple("abc")),
+    }
+    both = Answers(name="a", model="m", rows=rows)
+    assert compare(PROMPTS, both, both).distinct == (0.75, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"), [(0, 6, False), (0, 7, True), (7, 19, False), (7, 20, True)]
+)
+def test_the_sign_test_by_hand(before: int, now: int, told: bool) -> None:
+    """2^-6 is 1.56 % and 2^-7 0.78 %; 19 or more of 26 are 1.45 %, 20 or more of 27 0.96 %."""
+    assert _more(before, now) is told
+
+
+def test_prompts_that_only_the_candidate_fails() -> None:
+    whole = answers("a", 0.0, 1, PROMPTS)
+
+    def failing(count: int) -> Answers:
+        lost = {p.id: Answer(prompt=p.id, error="HTTP 500: CUDA error") for p in PROMPTS[:count]}
+        return replace(whole, rows={**whole.rows, **lost})
+
+    found = compare(PROMPTS, whole, failing(100))
+    assert found.verdict == "degraded" and found.compared == 10
+    assert found.reasons == ("100 of 110 prompts failed: HTTP 500: CUDA error",)
+    assert compare(PROMPTS, whole, failing(6)).verdict == "same"
+    assert compare(PROMPTS, failing(100), failing(100)).verdict == "cannot-tell"
+
+
+def test_tokens_that_are_not_the_likeliest() -> None:
+    """As a repetition penalty makes them: the log probabilities that a server tells are without it."""
+    sound = answers("a", 0.0, 1, PROMPTS)
+    rows = {}
+    for id, row in sound.rows.items():
+        second = sorted(row.top[3].values())[-2]
+        values = (*row.logprobs[:3], second, *row.logprobs[4:])
+        rows[id] = replace(row, logprobs=values, tokens=(*row.tokens[:3], "x", *row.tokens[4:]))
+    found = compare(PROMPTS, sound, replace(sound, rows=rows))
+    assert found.sampled == (0, 110) and found.verdict == "degraded"
+    assert "110 answers hold tokens that were not the most likely" in found.reasons[0]
 
 
 def test_bounds_hold_the_mean() -> None:

@@ -10,8 +10,6 @@ import pytest
 from infer_doctor.launch.command import read as read_command
 from infer_doctor.launch.python import read as read_python
 from infer_doctor.runs import tiny
-from infer_doctor.runs.comparing import switched, without
-from infer_doctor.runs.starting import Plan
 from infer_doctor.runs.words import NoRun, program_of
 
 
@@ -45,16 +43,6 @@ def test_a_call_of_llm_is_served_with_its_values() -> None:
 def test_what_cannot_be_started_says_why(words: tuple[str, ...], why: str) -> None:
     with pytest.raises(NoRun, match=why):
         program_of(read_command(words), None)
-
-
-def test_only_what_may_change_answers_is_switched() -> None:
-    words = ("vllm", "serve", "m", "--kv-cache-dtype", "fp8", "--port", "1", "--dtype=half")
-    plan = Plan(words=words, variables={}, folder="/", logs="/")
-    assert switched(plan) == ["kv-cache-dtype", "dtype"]
-    assert without(plan, ["kv-cache-dtype"]).words == (
-        *("vllm", "serve", "m", "--port", "1"),
-        "--dtype=half",
-    )
 
 
 def test_the_tiny_model_is_whole(tmp_path: Path) -> None:
