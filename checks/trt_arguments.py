@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from infer_doctor.catalog.trtllm_releases import MAIN_GUARD_SINCE, SERVE_SINCE, numbers
+from infer_doctor.catalog.trtllm_releases import (
+    MAIN_GUARD_SINCE,
+    SERVE_SINCE,
+    is_candidate,
+    numbers,
+)
 from infer_doctor.catalog.trtllm_variables import ONE_OR_ZERO, ONLY_ONE, TRUE_WORDS, WHOLE
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions, OptionProblem
@@ -131,7 +137,8 @@ def argument_renamed(
         else:
             cure = advise(f"replace-{slug(problem.flag)}", f"Take {problem.flag} out")
         told = True
-        yield finding(launch, options, problem, (cure,), "certain" if options.version else "likely")
+        sure = options.version is not None and not is_candidate(options.version)
+        yield finding(launch, options, problem, (cure,), "certain" if sure else "likely")
     undecided = [problem for problem in options.problems if problem.kind == "undecided"]
     if undecided and not told:
         raise Unavailable(undecided[0].message)
@@ -170,14 +177,15 @@ def argument_value(
     "invalid choice: 'float' (choose from 'auto', 'float16', ...)", "is not a known backend".
 
     ## How it decides
-    Choices, whole numbers and shares as the parsers and config classes declare them; plugins take
-    auto, float16, float32, bfloat16, int32 or disable (0.14), gemm_plugin fp8 too, features enable or
-    disable.
+    Choices, numbers and shares as the parsers and config classes declare them; what is silently replaced
+    (attn_backend up to 1.2) is a warning, and `${...}` that a script is to fill in is not judged.
+    Plugins take auto, float16, float32, bfloat16, int32 or disable (0.14), gemm_plugin fp8 too,
+    features enable or disable.
 
     ## Fix safety
     Unsafe: only what was probably meant is known.
     """
-    for problem in of_kind(options, "choice", "type", "range", "missing-value"):
+    for problem in of_kind(options, "choice", "type", "range", "missing-value", "ignored"):
         cures: tuple[Fix, ...] = ()
         if problem.nearest is not None and problem.flag.startswith("-"):
             cures = (write_name(launch, problem, f"{problem.flag} {problem.nearest}"),)
@@ -188,7 +196,8 @@ def argument_value(
                     f"Write {problem.flag}: {problem.nearest}, if meant",
                 ),
             )
-        yield finding(launch, options, problem, cures)
+        found = finding(launch, options, problem, cures)
+        yield replace(found, severity="warning") if problem.kind == "ignored" else found
 
 
 @check("trt-option-overridden", severity="warning", category="launch_argument", since="0.3")

@@ -16,6 +16,7 @@ from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.registry import check
 from infer_doctor.trtllm import judge
+from infer_doctor.trtllm.folder import LIMITS
 from infer_doctor.units import plural
 
 SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")
@@ -32,8 +33,6 @@ FLAGS = {
 WITH_ANSWER = 2
 """max_seq_len counts prompt and answer: NVIDIA's own recipes write 9,256 over 8,448 for prompts of 8,192
 tokens (examples/configs), so only what is more than twice the batch is told."""
-
-LIMITS = ("max_batch_size", "max_seq_len", "max_input_len", "max_num_tokens", "max_beam_width")
 
 
 def whole(options: EngineOptions, name: str) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infer_doctor.catalog.trtllm_options import KV_DTYPES_BEFORE
 from infer_doctor.catalog.trtllm_quantization import LEAST, LEAST_KV, SINCE
 from infer_doctor.catalog.trtllm_releases import numbers
 from infer_doctor.facts.engine_options import EngineOptions
@@ -200,7 +199,7 @@ def kv_scales_missing(
     ## How it decides
     kv_cache_config.dtype or --kv_cache_dtype is fp8 or nvfp4, and neither hf_quant_config.json nor
     config.json names a quantised cache (kv_cache_quant_algo, kv_cache_scheme). For an engine: its own
-    kv_cache_quant_algo counts alone. 1.1 and 1.2 map only auto and fp8.
+    kv_cache_quant_algo counts alone.
 
     ## Fix safety
     Safe: the cache gets the model's dtype.
@@ -210,13 +209,12 @@ def kv_scales_missing(
     wanted = options.get(name)
     if isinstance(wanted, Unknown):
         raise Unavailable(f"{name} is {wanted.text}, which the launch does not tell")
-    if wanted in (None, "auto", "float16", "bfloat16", "float32"):
-        return
+    if wanted not in ("fp8", "nvfp4", "fp8_ds_mla"):
+        return  # trt-argument-value judges a value that is none
     if engine is None and files is None:
         raise Unavailable("the files of the model are not known")
     _, cache, source = algorithms(engine, files)
     auto = change(launch, options, name, "--kv_cache_dtype", "auto")
-    version = numbers(release.version)
     if engine is not None or judge.backend_of(launch, options, release) == "tensorrt":
         if cache is None:
             yield Finding(
@@ -232,14 +230,6 @@ def kv_scales_missing(
                     auto,
                 ),
             )
-        return
-    if wanted == "nvfp4" and version is not None and version < KV_DTYPES_BEFORE:
-        yield Finding(
-            about=f"{launch.name} {name}",
-            message=f"{release.basis}, takes only auto and fp8 for {name}; nvfp4 does nothing",
-            evidence=judge.present(judge.given(options, name)),
-            fixes=(auto,),
-        )
         return
     if cache is None:
         assert files is not None

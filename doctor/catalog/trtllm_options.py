@@ -171,8 +171,27 @@ CHOICES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-KV_DTYPES_BEFORE = (1, 3)
-"""1.1 and 1.2 map only auto and fp8 of kv_cache_config.dtype; others warn and do nothing."""
+CHOICES_SINCE = (1, 3)
+"""From here attn_backend and kv_cache_config.dtype are checked against CHOICES (the manifest)."""
+
+KV_DTYPES_BEFORE = ("auto", "fp8", "nvfp4")
+"""Up to 1.2 the PyTorch backend refuses other values of kv_cache_config.dtype ("Overriding KV cache
+quantization with an invalid type", model_loader.py; seen with bf16 and, on 1.2.1, with int8)."""
+
+IGNORED_BEFORE: dict[str, str] = {"attn_backend": "TRTLLM"}
+"""Fields whose unknown values are not refused up to 1.2 -> what is taken instead
+(_torch/attention_backend/utils.py, get_attention_backend)."""
+
+NUMBERS = _names(
+    """
+    max_batch_size max_num_tokens max_seq_len max_input_len max_beam_width tensor_parallel_size
+    pipeline_parallel_size context_parallel_size moe_expert_parallel_size moe_tensor_parallel_size
+    gpus_per_node stream_interval num_postprocess_workers
+    kv_cache_config.free_gpu_memory_fraction kv_cache_config.max_tokens
+    kv_cache_config.tokens_per_block kv_cache_config.host_cache_size cuda_graph_config.max_batch_size
+    """
+)
+"""Fields that take a number; pydantic reads "8" as one too."""
 
 KNOWN_WRONG: dict[str, str] = {
     "engine_dir": "model: LLM(model=...) takes the engine folder",

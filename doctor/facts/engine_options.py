@@ -22,8 +22,9 @@ Problem = Literal[
     "deprecated",
     "duplicate",
     "undecided",
+    "ignored",
 ]
-""""undecided": whether the version takes it is not known."""
+""""undecided": whether the version takes it is not known. "ignored": another value is taken silently."""
 
 
 @frozen

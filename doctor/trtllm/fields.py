@@ -12,6 +12,9 @@ from infer_doctor.catalog.trtllm_releases import CLI_WINS_SINCE, numbers, reache
 from infer_doctor.facts.engine_options import Option, OptionProblem
 from infer_doctor.launch.model import Keyword, Launch, Unknown
 
+PLACEHOLDERS = ("$", "{{", "<")
+"""Marks of what a script or chart replaces; the loader of TensorRT-LLM fills in nothing."""
+
 
 class Fields:
     """Takes fields one by one and keeps what is wrong with them."""
@@ -97,8 +100,14 @@ class Fields:
             self._field_problem("unknown", keyword, name, message, nearest=near)
         for inner, value in (section or {}).items():
             self._judge_inner(keyword, f"{name}.{inner}", value)
-        if section is None and not isinstance(keyword.value, Unknown):
-            self._judge_choice(keyword, name, keyword.value)
+        value = keyword.value
+        if section is not None or isinstance(value, Unknown):
+            return
+        if name in fields.NESTED and value is not None:
+            message = f"{name} is a section with keys of its own; {_text(value)} is none"
+            self._field_problem("type", keyword, name, message)
+        else:
+            self._judge_choice(keyword, name, value)
 
     def _judge_inner(self, keyword: Keyword, name: str, value: Any) -> None:
         section, _, inner = name.partition(".")
@@ -131,13 +140,23 @@ class Fields:
         self._judge_choice(keyword, name, value)
 
     def _judge_choice(self, keyword: Keyword, name: str, value: Any) -> None:
-        choices = fields.CHOICES.get(name)
+        if isinstance(value, str) and name in fields.NUMBERS and not _number(value):
+            if any(mark in value for mark in PLACEHOLDERS):
+                self.gaps.append(f"{name} is {value}, which something is to fill in")
+            else:
+                message = f"{name} takes a number; {value} is none"
+                self._field_problem("type", keyword, name, message, text=value)
+            return
+        choices = self._choices(name)
         if choices is not None and isinstance(value, str) and value not in choices:
+            instead = fields.IGNORED_BEFORE.get(name)
+            refused = instead is None or reaches(self.written, fields.CHOICES_SINCE)
+            message = f"{name} takes {', '.join(choices)}; {value} is none of them"
             self._field_problem(
-                "choice",
+                "choice" if refused else "ignored",
                 keyword,
                 name,
-                f"{name} takes {', '.join(choices)}; {value} is none of them",
+                message if refused else f"{message}, and {instead} is taken (up to 1.2)",
                 text=value,
                 nearest=nearest(value, choices, 0.4),
             )
@@ -148,6 +167,14 @@ class Fields:
             self._field_problem(
                 "range", keyword, name, f"{name} is a share from 0 to 1; it is {value}"
             )
+
+    def _choices(self, name: str) -> tuple[str, ...] | None:
+        if name == "kv_cache_config.dtype" and reaches(self.written, fields.CHOICES_SINCE) is False:
+            backend = self.given.get("backend")
+            if backend is not None and backend.value in ("tensorrt", "trt"):
+                return None
+            return fields.KV_DTYPES_BEFORE
+        return fields.CHOICES.get(name)
 
     def _undecided(self, keyword: Keyword, name: str) -> None:
         message = f"whether {self.named}"
@@ -189,6 +216,18 @@ def called(value: Any) -> dict[str, Any] | None:
 def nearest(name: str, names: Any, cutoff: float = 0.75) -> str | None:
     found = get_close_matches(name, sorted(names), n=1, cutoff=cutoff)
     return found[0] if found else None
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value: Any) -> str:
+    return str(value)[:40]
 
 
 def _plain(text: str) -> bool:

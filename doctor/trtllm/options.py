@@ -22,6 +22,12 @@ SERVERS = ("trtllm-serve", "trtllm-serve mm_embedding_serve")
 ENTRIES = (*SERVERS, "trtllm-bench", "trtllm-build", "trtllm-eval", "LLM")
 
 
+BLANK = (
+    "a blank word stands at the end: a blank after the backslash ends the command, and the lines below "
+    "are commands of their own"
+)
+
+
 class Reader(Fields):
     """Reads one launch; the result is `options`."""
 
@@ -81,7 +87,8 @@ class Reader(Fields):
                 if word.unknown is not None:
                     self.gaps.append(f"{word.text} may stand for options")
                 elif name != "-h":
-                    self._problem("unknown", word, None, f"trtllm-build takes no word {word.text}")
+                    message = f"trtllm-build takes no word {word.text}"
+                    self._problem("unknown", word, None, BLANK if _blank(word) else message)
                 continue
             whole = _prefixed(name, known)
             values: list[Word] = []
@@ -258,9 +265,8 @@ class Reader(Fields):
                 name="model", flag="model", value=value, text=word.text, place=word.place
             )
         else:
-            self._problem(
-                "unknown", word, None, f"trtllm-serve takes one model, {word.text} is more"
-            )
+            message = f"trtllm-serve takes one model, {word.text} is more"
+            self._problem("unknown", word, None, BLANK if _blank(word) else message)
 
     def _take(
         self, field: str, flag: str, word: Word, values: Sequence[Word], is_flag: bool
@@ -326,6 +332,10 @@ def typed(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def _blank(word: Word) -> bool:
+    return not word.text.strip()
 
 
 def _is_whole(text: str) -> bool:

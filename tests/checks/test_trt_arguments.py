@@ -212,6 +212,53 @@ def test_which_one_counts_in_candidates(version: str, words: str) -> None:
     assert words in finding.message
 
 
+VALUES = [
+    # extra options, version, severity of trt-argument-value (None: passed)
+    ("kv_cache_config: {dtype: FP8}", "1.2.1", "error"),
+    ("kv_cache_config: {dtype: bf16}", "1.0.0", "error"),
+    ("kv_cache_config: {dtype: bfloat16}", "1.2.1", "error"),
+    ("kv_cache_config: {dtype: bfloat16}", "1.4.0rc1", None),
+    ("kv_cache_config: {dtype: nvfp4}", "1.2.1", None),
+    ("backend: tensorrt\nkv_cache_config: {dtype: bfloat16}", "1.2.1", None),
+    ("attn_backend: flashinfer", "1.2.1", "warning"),
+    ("attn_backend: flashinfer", "1.4.0", "error"),
+    ("attn_backend: FLASHINFER", "1.0.0", None),
+    ("kv_cache_config: {free_gpu_memory_fraction: '90%'}", "1.2.1", "error"),
+    ("kv_cache_config: {free_gpu_memory_fraction: '0.9'}", "1.2.1", None),
+    ("max_batch_size: many", "1.2.1", "error"),
+    ("max_batch_size: '64'", "1.2.1", None),
+    ("kv_cache_config: 0.9", "1.2.1", "error"),
+    ("cuda_graph_config: true", "1.2.1", "error"),
+    ("cuda_graph_config: null", "1.2.1", None),
+]
+
+
+@pytest.mark.parametrize(("text", "version", "severity"), VALUES)
+def test_values_of_keys(text: str, version: str, severity: str | None) -> None:
+    found = examine(argument_value, *options(f"{text}\n", version=version))
+    assert [f.severity for f in found.findings] == ([severity] if severity else [])
+    assert found.outcome == ("failed" if severity else "passed")
+
+
+def test_what_a_script_fills_in_is_not_judged() -> None:
+    text = "max_batch_size: ${N}\nkv_cache_config: {free_gpu_memory_fraction: '{{ .Values.f }}'}\n"
+    assert examine(argument_value, *options(text, version="1.2.1")).outcome == "blocked"
+
+
+@pytest.mark.parametrize("command", ["trtllm-build --checkpoint_dir c", "trtllm-serve m"])
+def test_a_blank_after_the_backslash(command: str) -> None:
+    (launch,) = launches_in(f"{command} \\ \n  --max_batch_size 8\n", "run.sh")
+    (finding,) = examine(argument_unknown, *facts(launch, "0.17.0")).findings
+    assert "a blank after the backslash ends the command" in finding.message
+    assert finding.evidence[0].line == 1
+
+
+def test_a_candidate_is_never_sure_to_have_dropped_a_flag() -> None:
+    rows = facts("trtllm-build --checkpoint_dir c --max_output_len 512", "0.12.0.dev2024072301")
+    (finding,) = examine(argument_renamed, *rows).findings
+    assert finding.confidence == "likely"
+
+
 @pytest.mark.parametrize(
     ("version", "line", "check"),
     [
