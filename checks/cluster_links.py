@@ -1,4 +1,4 @@
-"""The links between nodes, as all of them tried them at one time (`snapshot --to DIR --deep`)."""
+"""The links between nodes, as all of them tried them at one time (`snapshot --to DIR --deep`, `--ray --deep`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.nodes import Nodes
 from infer_doctor.facts.peers import PeerLink, PeerLinks
 from infer_doctor.host import Unavailable
-from infer_doctor.model import Evidence, Finding, Missing
+from infer_doctor.model import Evidence, Finding, Fix, Missing
 from infer_doctor.registry import check
 from infer_doctor.units import names
 
@@ -18,26 +18,34 @@ SLOW = 3.0
 seen on healthy ones; 10 instead of 25 Gbit/s, or TCP over a card that was meant for management, is
 more."""
 
+NO_ADDRESS = "it has no address"
+"""What `hands/links.py` says of a node whose interfaces have none of version 4."""
+
 Links = dict[str, PeerLinks]
 
 
-def _links(nodes: Nodes) -> Links:
-    """By node; raises Unavailable where one did not try."""
+def _links(nodes: Nodes) -> tuple[Links, str | None]:
+    """By node, and what of it is not known; raises Unavailable where nobody tried."""
     found: Links = {}
+    unknown: str | None = None
     for node in nodes.nodes:
         row = node.get(PeerLinks)
-        if isinstance(row, Missing):
-            raise Unavailable(f"{node.name} has not tried its links: {row.reason}")
-        found[node.name] = row
-    short = next((name for name, row in found.items() if row.met < row.count), None)
-    if short is not None:
-        row = found[short]
-        raise Unavailable(f"{short} met {row.met} of {row.count} nodes: the others came too late")
+        if not isinstance(row, Missing):
+            found[node.name] = row
+        elif unknown is None:
+            unknown = f"{node.name} has not tried its links (--deep): {row.reason}"
+    if not found:
+        raise Unavailable(unknown or "there is no node")
     if len({row.own for row in found.values()}) < len(found):
         raise Unavailable("the snapshots are not of one meeting")
-    if len(found) < 2:
+    if len({(row.met, row.count) for row in found.values()}) > 1:
+        raise Unavailable("not all nodes met the same others: some came too late")
+    one = next(iter(found.values()))
+    if one.met < one.count:
+        unknown = f"{one.met} of {one.count} nodes met: the others came too late"
+    if one.count < 2:
         raise NotApplicable("one node has no link to another")
-    return found
+    return found, unknown
 
 
 @check("cluster-peer-unreachable", severity="error", category="nccl_network", since="0.3")
@@ -49,7 +57,7 @@ def peer_unreachable(nodes: Nodes) -> Iterator[Finding]:
     every other. One direction that a firewall drops is enough: the start hangs without a word.
 
     ## How it decides
-    While all nodes ran `snapshot --to DIR --deep`, each listened on a port chosen by the kernel and
+    While all nodes ran `snapshot --to DIR --deep`, or under `check --ray --deep`, each listened on a port chosen by the kernel and
     connected to all others, for 2 s each, by the IPv4 addresses of the interfaces that
     NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names, else of all that may lead to others. A node that
     no other reaches, or that reaches no other, is one finding; then pair by pair.
@@ -57,7 +65,7 @@ def peer_unreachable(nodes: Nodes) -> Iterator[Finding]:
     ## Fix safety
     Manual: a firewall, a route or a security group.
     """
-    links = _links(nodes)
+    links, unknown = _links(nodes)
     of_index = {row.own: name for name, row in links.items()}
     failed: dict[tuple[str, str], PeerLink] = {
         (name, of_index[link.index]): link
@@ -65,6 +73,8 @@ def peer_unreachable(nodes: Nodes) -> Iterator[Finding]:
         for link in row.rows
         if link.error is not None and link.index in of_index
     }
+    if not failed and unknown is not None:
+        raise Unavailable(unknown)
     everywhere = len(links) - 1
     for name in links:
         into = [pair for pair in failed if pair[1] == name]
@@ -97,14 +107,19 @@ def _unreached(
             Evidence(source=pair[0], excerpt=f"connect to {pair[1]}: {failed[pair].error}")
             for pair in pairs[:8]
         ),
-        fixes=(
-            advise(
-                "open-ports",
-                f"Let all ports between the nodes pass at {name} (firewall, security group, route)",
-                restarts=False,
-            ),
-        ),
+        fixes=(_cure(name, errors),),
     )
+
+
+def _cure(name: str, errors: list[str]) -> Fix:
+    if errors == [NO_ADDRESS]:
+        return advise(
+            "name-interface",
+            f"Name an interface of {name} that leads to the others in NCCL_SOCKET_IFNAME and "
+            "GLOO_SOCKET_IFNAME",
+        )
+    title = f"Let all ports between the nodes pass at {name} (firewall, security group, route)"
+    return advise("open-ports", title, restarts=False)
 
 
 @check("cluster-link-slow", severity="warning", category="nccl_network", since="0.3")
@@ -121,7 +136,7 @@ def link_slow(nodes: Nodes) -> Iterator[Finding]:
     ## Fix safety
     Manual: a cable, a card, or the wrong interface.
     """
-    links = _links(nodes)
+    links, unknown = _links(nodes)
     of_index = {row.own: name for name, row in links.items()}
     rates = {
         (name, of_index[link.index]): link.bytes_per_s
@@ -129,11 +144,15 @@ def link_slow(nodes: Nodes) -> Iterator[Finding]:
         for link in row.rows
         if link.bytes_per_s is not None and link.index in of_index
     }
+    if len(rates) < 3 and unknown is not None:
+        raise Unavailable(unknown)
     if len(rates) < 3:
         raise NotApplicable("fewer than three links were measured: none is the odd one")
     from statistics import median  # 4 ms, only where several links were measured
 
     middle = median(rates.values())
+    if unknown is not None and all(rate * SLOW >= middle for rate in rates.values()):
+        raise Unavailable(unknown)
     for (source, target), rate in rates.items():
         if rate * SLOW < middle:
             yield Finding(

@@ -7,23 +7,37 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from infer_doctor.engine import Subject
+from infer_doctor.facts.chosen import ChosenGpus
+from infer_doctor.facts.environment import Interpreter
+from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import ModelFiles
-from infer_doctor.facts.network import ClockState, GpuDirect, Interfaces, OwnName, leading
+from infer_doctor.facts.network import (
+    ClockState,
+    GpuDirect,
+    Interfaces,
+    OwnName,
+    RdmaRates,
+    leading,
+)
+from infer_doctor.facts.visible import VisibleDevices
 from infer_doctor.facts.vllm_options import VllmSources
+from infer_doctor.frozen import frozen
 from infer_doctor.hands import VERSIONS
+from infer_doctor.hands.allreduce import allreduce, offer, plan
 from infer_doctor.hands.links import links
 from infer_doctor.host import Capture, Host
+from infer_doctor.launch.model import Launch
 from infer_doctor.model import Missing
 
 FACTS = (VllmSources, ModelFiles)
 """What checks ask for only with a launch, for one that the snapshot is judged with later."""
 
-CLUSTER_FACTS = (Interfaces, ClockState, GpuDirect, OwnName)
+CLUSTER_FACTS = (Interfaces, ClockState, GpuDirect, OwnName, RdmaRates)
 """What only checks over many machines ask for; for the name libc may ask a name server."""
 
 LOCAL_RANKS = (
@@ -42,6 +56,9 @@ RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK"
 NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE")
+
+NETWORK_VARIABLE = re.compile(r"(?:NCCL|GLOO|UCX)_\w+|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER")
+"""What a launch sets itself and that decides how ranks reach each other."""
 
 MEETING = ".links"
 """The folder below DIR where nodes find each other."""
@@ -78,29 +95,109 @@ def nodes(variables: Mapping[str, str]) -> int | None:
 
 
 def meet(host: Host, folder: str, count: int, limit_s: float, subject: Subject) -> None:
-    """Try the links to all other nodes, and keep what came of it as an answer of this host."""
+    """Try the links to all other nodes and a sum with them; what came of it are answers of this host."""
     meeting = os.path.join(folder, MEETING)
     os.makedirs(meeting, exist_ok=True)
-    rows = subject.get(Interfaces)
-    values = subject.get(Environ)
-    capture = Capture(operation="links", arguments={}, version=VERSIONS["links"])
-    if isinstance(rows, Missing):
-        error = {"code": "failed", "message": f"the interfaces are not known: {rows.reason}"}
-        capture = replace(capture, error=error)
-    else:
-        variables = {} if isinstance(values, Missing) else values.variables
-        addresses = [
-            row.address
-            for interface in leading(rows, variables)
-            for row in interface.addresses
-            if ":" not in row.address
-        ]
-        try:
-            found = links(meeting, socket.gethostname(), addresses, count, limit_s)
-            capture = replace(capture, value=found)
-        except (OSError, ValueError) as error:
-            capture = replace(capture, error={"code": "failed", "message": str(error)})
+    part = part_of(subject)
+    if isinstance(part, Missing):
+        for operation in ("links", "allreduce"):
+            keep(host, operation, error=f"the interfaces are not known: {part.reason}")
+        return
+    try:
+        found, offers = links(meeting, socket.gethostname(), part.offer(), count, limit_s)
+    except (OSError, ValueError) as error:
+        keep(host, "links", error=str(error))
+        keep(host, "allreduce", error="the nodes did not meet")
+        return
+    keep(host, "links", value=found)
+    if found["met"] < count:
+        late = f"{found['met']} of {count} nodes met: the others came too late"
+        keep(host, "allreduce", error=late)
+        return
+    keep(host, "allreduce", **part.add_up(offers, found["own"], limit_s))
+
+
+def keep(
+    host: Host, operation: str, *, value: dict[str, Any] | None = None, error: str | None = None
+) -> None:
+    """An answer that no question to the host gave."""
+    wrong = {"code": "failed", "message": error} if error is not None else None
+    capture = Capture(
+        operation=operation, arguments={}, version=VERSIONS[operation], value=value, error=wrong
+    )
     host.captures[capture.key] = capture
+
+
+@frozen
+class Part:
+    """What a node brings to a meeting; the engine's interpreter, unless `lacking` says why not."""
+
+    addresses: tuple[str, ...]
+    gpus: int
+    python: str
+    folders: tuple[str, ...]
+    variables: Mapping[str, str]
+    """What the launch itself sets for its network."""
+    lacking: str | None
+
+    def offer(self) -> dict[str, Any]:
+        """What it tells the others, with a port that is free now."""
+        addresses = list(self.addresses)
+        return {"addresses": addresses, **offer(self.gpus, able=self.lacking is None)}
+
+    def add_up(
+        self, offers: Sequence[Mapping[str, Any]], own: int, limit_s: float
+    ) -> dict[str, Any]:
+        """Its part in the sum over all: {"value": ...}, or {"error": why there is none}."""
+        part = plan(offers, own)
+        if part is None:
+            return {"value": {"counts": None}}
+        if self.lacking is not None:
+            return {"error": self.lacking}
+        addresses = [row["addresses"] for row in offers]
+        try:
+            found = allreduce(part, self.python, self.folders, self.variables, addresses, limit_s)
+        except (OSError, ValueError) as error:
+            return {"error": str(error)}
+        return {"value": found}
+
+
+def part_of(subject: Subject) -> Part | Missing:
+    """What this node brings to a meeting; Missing when its interfaces are not known."""
+    rows: Interfaces | Missing = subject.get(Interfaces)
+    if isinstance(rows, Missing):
+        return rows
+    values, launch = subject.get(Environ), subject.get(Launch)
+    variables = {} if isinstance(values, Missing) else dict(values.variables)
+    given = () if isinstance(launch, Missing) else launch.environment
+    own = {row.name: row.value for row in given if row.value is not None}
+    addresses = [
+        row.address
+        for interface in leading(rows, variables | own)
+        for row in interface.addresses
+        if ":" not in row.address
+    ]
+    python: Interpreter | Missing = subject.get(Interpreter)
+    return Part(
+        addresses=tuple(addresses),
+        gpus=_gpus(subject),
+        python="" if isinstance(python, Missing) else python.executable,
+        folders=() if isinstance(python, Missing) else python.folders,
+        variables={name: value for name, value in own.items() if NETWORK_VARIABLE.fullmatch(name)},
+        lacking=f"the engine's interpreter is not known: {python.reason}"
+        if isinstance(python, Missing)
+        else None,
+    )
+
+
+def _gpus(subject: Subject) -> int:
+    """How many GPUs the engine would take on this node."""
+    found, visible, chosen = (subject.get(kind) for kind in (Gpus, VisibleDevices, ChosenGpus))
+    if not isinstance(chosen, Missing):
+        return len(chosen.indices)
+    if not isinstance(visible, Missing):
+        return len(visible.entries)
+    return 0 if isinstance(found, Missing) else len(found.gpus)
 
 
 def machine_mark() -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import sys
@@ -25,11 +26,14 @@ KEEP_DEVICES = {
 }
 """Else Ray empties CUDA_VISIBLE_DEVICES for a task that asks for no GPU, and that would be judged."""
 
+ON_THE_WAY_S = 5.0
+"""The start of a worker with the shipped doctor takes 3 to 5 s before a node's own time begins."""
+
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
-def take(settings: dict[str, Any]) -> str:
-    """On a node: the text of its snapshot."""
+def take(settings: dict[str, Any]) -> Any:
+    """On a node: the text of its snapshot, and its part in a meeting."""
     from infer_doctor.cluster.node import snapshot_of_this_node
 
     return snapshot_of_this_node(settings)
@@ -78,7 +82,7 @@ def main() -> None:
     try:
         ray.init(
             address=settings["address"],
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             log_to_driver=False,
             runtime_env={"working_dir": settings["folder"], "env_vars": KEEP_DEVICES},
         )
@@ -88,24 +92,52 @@ def main() -> None:
     rows = ray.nodes()
     say(nodes=[_node(row) for row in rows], version=ray.__version__)
     task = ray.remote(num_cpus=0, max_retries=0)(take)
+    places = {
+        row["NodeID"]: NodeAffinitySchedulingStrategy(row["NodeID"], soft=False)
+        for row in rows
+        if row["Alive"]
+    }
+    linkers = _linkers(ray, places) if settings["deep"] else {}
     waiting = {}
-    for row in rows:
-        if row["Alive"]:
-            place = NodeAffinitySchedulingStrategy(row["NodeID"], soft=False)
-            left = max(2.0, (ended - time.monotonic()) * settings["share"])
-            own = {**settings, "limit_s": left}
-            waiting[task.options(scheduling_strategy=place).remote(own)] = row["NodeID"]
-    while waiting and time.monotonic() < ended:
-        done, _ = ray.wait(list(waiting), num_returns=1, timeout=0.5)
-        for reference in done:
-            node = waiting.pop(reference)
-            try:
-                say(node=node, snapshot=ray.get(reference))
-            except Exception as error:
-                say(node=node, error=_words(error))
+    left = max(2.0, (ended - time.monotonic()) * settings["share"])
+    for node, place in places.items():
+        own = {**settings, "limit_s": left}
+        waiting[task.options(scheduling_strategy=place).remote(own)] = node
+    parts: dict[str, Any] = {}
+
+    def hear(until: float) -> None:
+        while waiting and time.monotonic() < until:
+            done, _ = ray.wait(list(waiting), num_returns=1, timeout=0.5)
+            for reference in done:
+                node = waiting.pop(reference)
+                try:
+                    text, part = ray.get(reference)
+                except Exception as error:
+                    say(node=node, error=_words(error))
+                    continue
+                say(node=node, snapshot=text)
+                if part is not None:
+                    parts[node] = part
+
+    if linkers:
+        from infer_doctor.cluster.ray_links import meet
+
+        hear(time.monotonic() + left + ON_THE_WAY_S)
+        meet(ray, linkers, parts, ended, say)
+    hear(ended)
     say(ended=True)
     with contextlib.suppress(Exception):
         ray.shutdown()
+
+
+def _linkers(ray: Any, places: dict[str, Any]) -> dict[str, Any]:
+    """An actor on each node, started while the nodes look at themselves."""
+    from infer_doctor.cluster.ray_links import Linker
+
+    actor = ray.remote(num_cpus=0, max_restarts=0)(Linker)
+    return {
+        node: actor.options(scheduling_strategy=place).remote() for node, place in places.items()
+    }
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from infer_doctor.cluster.collect import keep
 from infer_doctor.cluster.reading import Reader, ReadNode
 from infer_doctor.facts.ray import RayNode
 from infer_doctor.frozen import frozen
@@ -25,9 +26,9 @@ from infer_doctor.snapshot import BadSnapshot, Snapshot
 RESERVE_S = 2.0
 """Kept of the time limit for judging and the report; ending a driver takes no time, it is killed."""
 
-SHARE = 0.6
+SHARE, DEEP_SHARE = 0.6, 0.45
 """What a node may use of the time that is left when its task is sent: the start of a worker with the
-shipped doctor takes 3 to 5 s of it."""
+shipped doctor takes 3 to 5 s of it. With `--deep` the links and the sum come after it."""
 
 
 class NoRay(Exception):
@@ -58,7 +59,7 @@ def ask(
         settings = {
             "address": address,
             "limit_s": limit_s,
-            "share": SHARE,
+            "share": DEEP_SHARE if deep else SHARE,
             "folder": folder,
             "command": list(command),
             "python": python,
@@ -73,7 +74,10 @@ def ask(
         raise NoRay(" ".join(failed.split())[:500])
     if head is None:
         raise NoRay(f"Ray at {address} did not list its nodes within {limit_s:g} s")
-    answers = {row["node"]: row for row in lines if "node" in row}
+    answers: dict[str, dict[str, Any]] = {}
+    for row in lines:
+        if "node" in row:
+            answers.setdefault(row["node"], {}).update(row)
     reader = Reader()
     return RayAnswer(
         nodes=tuple(_node(row, answers.get(row["id"]), reader, limit_s) for row in head["nodes"]),
@@ -103,6 +107,11 @@ def _node(
             silence = f"its snapshot cannot be read: {error}"
     if snapshot is None:
         snapshot = Snapshot(host=Host(missing=silence or ""), redactions=(), python=None)
+    elif answer is not None:
+        if "links" in answer:
+            keep(snapshot.host, "links", value=answer["links"])
+        if "allreduce" in answer:
+            keep(snapshot.host, "allreduce", **answer["allreduce"])
     gpus = row["resources"].get("GPU", 0)
     return ReadNode(
         name=_name(row),
@@ -124,8 +133,13 @@ def _lines(settings: dict[str, Any], deadline: float) -> Iterator[dict[str, Any]
     assert child.stdin is not None and child.stdout is not None
     buffer = b""
     try:
-        child.stdin.write(json.dumps(settings).encode() + b"\n")
-        child.stdin.close()
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # it ended at once: what it said, if anything, counts
+            child.stdin.write(json.dumps(settings).encode() + b"\n")
+            child.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
         while True:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([child.stdout], [], [], left)[0]:

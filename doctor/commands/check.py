@@ -140,6 +140,8 @@ def check(
     required = {check.id for check in checks} if select else set()
     if any(row.silence is not None for row in cluster):
         required.add("cluster-node-silent")  # what nobody saw is no pass
+    if ray is not None and deep:
+        required |= {"cluster-peer-unreachable", "cluster-allreduce-failed"}  # asked for by --deep
     if any(row.log is not None for row in found):
         required.add("log-engine-failed")  # a cause that is not in the log is no pass
     report = build(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from infer_doctor.facts.limits import Rdma
 from infer_doctor.frozen import frozen
-from infer_doctor.host import Host
+from infer_doctor.host import Absent, Host
 from infer_doctor.registry import probe
 
 PEER_MEMORY = ("/sys/module/nvidia_peermem", "/sys/module/nv_peer_mem")
@@ -16,6 +16,9 @@ PEER_MEMORY = ("/sys/module/nvidia_peermem", "/sys/module/nv_peer_mem")
 
 
 IFNAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
+
+RDMA_FOLDER = "/sys/class/infiniband"
+RATE = re.compile(r"([\d.]+) Gb/sec")
 
 NEVER_CHOSEN = re.compile(r"(?:lo|docker|veth|br-|cni|flannel|cali|tunl|virbr)\w*")
 """Interfaces that lead to no other node; NCCL itself leaves out lo and docker
@@ -70,6 +73,22 @@ class ClockState:
 
     synchronised: bool
     max_error_us: int
+
+
+@frozen
+class RdmaPort:
+    """A port of an RDMA device that is active, and its rate in Gbit/s."""
+
+    device: str
+    port: int
+    gbit: float
+
+
+@frozen
+class RdmaRates:
+    """The active ports of the devices that a process can use."""
+
+    rows: tuple[RdmaPort, ...]
 
 
 @frozen
@@ -136,6 +155,23 @@ def clock_state(host: Host) -> ClockState:
     """adjtimex(2), which only reads."""
     found = host.ask("clock")
     return ClockState(synchronised=found["synchronised"], max_error_us=found["max_error_us"])
+
+
+@probe
+def rdma_rates(host: Host, rdma: Rdma) -> RdmaRates:
+    """/sys/class/infiniband/DEVICE/ports/N/{state,rate} ("4: ACTIVE", "400 Gb/sec (4X NDR)"; kernel,
+    Documentation/ABI/stable/sysfs-class-infiniband)."""
+    rows = []
+    for device in rdma.devices:
+        ports = f"{RDMA_FOLDER}/{device}/ports"
+        for port in host.list(ports):
+            state = host.read(f"{ports}/{port}/state")
+            rate = RATE.match(host.read(f"{ports}/{port}/rate"))
+            if "ACTIVE" in state and rate and port.isdigit():
+                rows.append(RdmaPort(device=device, port=int(port), gbit=float(rate[1])))
+    if not rows:
+        raise Absent("no port of an RDMA device is active")
+    return RdmaRates(rows=tuple(rows))
 
 
 @probe

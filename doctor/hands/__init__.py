@@ -8,6 +8,7 @@ Every operation is a function of JSON arguments that returns JSON; it never deci
 """
 
 VERSIONS = {
+    "allreduce": 1,
     "cgroup": 1,
     "clock": 1,
     "cuda": 1,

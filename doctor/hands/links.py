@@ -7,6 +7,7 @@ deadline, and a node that never comes is a row of its own.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -20,33 +21,68 @@ Json = dict[str, Any]
 CONNECT_S = 2.0
 """For one connection: the kernel's second SYN goes out after 1 s."""
 
+STALE_S = 600.0
+"""Nodes of one run write within a time limit of each other, by the one clock of the file server."""
+
 SEND_S = 1.0
 CHUNK = 1 << 20
 HELLO = b"infer-doctor\n"
 
 
-def links(folder: str, name: str, addresses: list[str], count: int, limit_s: float) -> Json:
-    """The rows of this node: for each other the error, the time to connect, bytes a second."""
+def links(
+    folder: str, name: str, offer: Json, count: int, limit_s: float
+) -> tuple[Json, list[Json]]:
+    """The rows of this node: for each other the error, the time to connect, bytes a second.
+
+    `offer` is what this node tells the others, its addresses among it; with the rows come the offers
+    of all that met, by their numbers.
+    """
     ends = time.monotonic() + limit_s
-    server = socket.create_server(("0.0.0.0", 0), backlog=256)  # noqa: S104 - for this second only
-    server.settimeout(0.2)
-    stop = threading.Event()
-    threading.Thread(target=_serve, args=(server, stop), daemon=True).start()
-    port = server.getsockname()[1]
-    _write(folder, f"{name}.link", {"addresses": addresses, "port": port})
-    met = _wait(folder, ".link", count, ends - limit_s / 2)
-    names = sorted(met)
-    own = names.index(name)
+    _forget(
+        folder, name, ".link", ".met"
+    )  # of a run before; whoever sees the new .link sees no old .met
+    with Listener() as listener:
+        _write(folder, f"{name}.link", {**offer, "port": listener.port})
+        met = _wait(folder, ".link", count, ends - limit_s / 2)
+        names = sorted(met)
+        own = names.index(name)
+        rows = reach([met[other] for other in names], own, ends)
+        _write(folder, f"{name}.met", {"done": True})
+        _wait(folder, ".met", len(names), ends)  # the others may still want to connect
+        _forget(folder, name, ".link")  # a later run must not take it for that of a node of its own
+    found = {"own": own, "count": count, "met": len(names), "rows": rows}
+    return found, [met[other] for other in names]
+
+
+def reach(offers: list[Json], own: int, ends: float) -> list[Json]:
+    """Connect to all others, and send to the next one of the ring."""
     rows = []
-    for index, other in enumerate(names):
-        if other != name:
-            follows = index == (own + 1) % len(names)
-            rows.append({"index": index, **_reach(met[other], ends, send=follows)})
-    _write(folder, f"{name}.met", {"done": True})
-    _wait(folder, ".met", len(names), ends)  # the others may still want to connect
-    stop.set()
-    server.close()
-    return {"own": own, "count": count, "met": len(names), "rows": rows}
+    for index, other in enumerate(offers):
+        if index != own:
+            follows = index == (own + 1) % len(offers)
+            rows.append({"index": index, **_reach(other, ends, send=follows)})
+    return rows
+
+
+class Listener:
+    """A port that the kernel chose, where each connection is drained."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("0.0.0.0", 0), backlog=256)  # noqa: S104 - for a second
+        self._server.settimeout(0.2)
+        self._stop = threading.Event()
+        threading.Thread(target=_serve, args=(self._server, self._stop), daemon=True).start()
+        self.port: int = self._server.getsockname()[1]
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._server.close()
 
 
 def _serve(server: socket.socket, stop: threading.Event) -> None:
@@ -122,14 +158,28 @@ def _write(folder: str, name: str, value: Json) -> None:
     os.replace(part, os.path.join(folder, name))
 
 
+def _forget(folder: str, name: str, *suffixes: str) -> None:
+    for suffix in suffixes:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, f"{name}{suffix}"))
+
+
 def _wait(folder: str, suffix: str, count: int, ends: float) -> dict[str, Json]:
-    """What the nodes have written, once all have or the time is over."""
+    """What the nodes have written, once all have or the time is over; not what a killed run left."""
+    newest = 0.0
     while True:
-        found = {}
+        found, times = {}, {}
         for name in os.listdir(folder):
             if name.endswith(suffix):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    found[name.removesuffix(suffix)] = json.load(file)
+                with (
+                    contextlib.suppress(FileNotFoundError),
+                    open(os.path.join(folder, name), encoding="utf-8") as file,
+                ):
+                    key = name.removesuffix(suffix)
+                    times[key] = os.fstat(file.fileno()).st_mtime
+                    found[key] = json.load(file)
+        newest = max([newest, *times.values()])
+        found = {key: row for key, row in found.items() if times[key] > newest - STALE_S}
         if len(found) >= count or time.monotonic() >= ends:
             return found
         time.sleep(0.05)

@@ -18,6 +18,7 @@ Json = dict[str, Any]
 
 def _operations() -> dict[str, Callable[..., Json]]:
     return {
+        "allreduce": _allreduce,
         "cgroup": cgroup.cgroup,
         "clock": _of_network("clock"),
         "cuda": _cuda,
@@ -100,6 +101,12 @@ def _gguf(path: str) -> Json:
     from .gguf import gguf
 
     return gguf(path)
+
+
+def _allreduce() -> Json:
+    from .allreduce import unasked
+
+    return unasked()
 
 
 def _links() -> Json:

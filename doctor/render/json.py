@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from infer_doctor.model import Finding, Report
+from infer_doctor.model import CheckResult, Finding, Report
 
 
 def to_wire(value: Any) -> Any:
@@ -27,10 +28,15 @@ def to_wire(value: Any) -> Any:
 
 
 def render(report: Report) -> str:
-    """The report as indented JSON with a final line end.
+    """The report as indented JSON with a final line end."""
+    return "".join(pieces(report))
 
-    Rows and facts are written one by one, and what subjects share once: a thousand nodes are 150 MB
-    of text, and all of it at once as objects and pieces would be ten times that.
+
+def pieces(report: Report) -> Iterator[str]:
+    """The text of `render` part by part: of a thousand nodes it is 150 MB.
+
+    Rows and facts are written one by one, what subjects share is written once, and nothing of it is kept
+    but that.
     """
     head = dumps(to_wire(dataclasses.replace(report, results=(), facts={})), "")
     facts: dict[int, str] = {}
@@ -40,16 +46,48 @@ def render(report: Report) -> str:
             facts[id(value)] = dumps(to_wire(value), "      ")
         return facts[id(value)]
 
-    rows = [dumps(to_wire(row), "    ") for row in report.results]
-    subjects = [
+    subjects = (
         f"{json.dumps(name)}: "
         + _block("{}", [f"{json.dumps(kind)}: {fact(v)}" for kind, v in own.items()], "    ")
         for name, own in report.facts.items()
-    ]
-    for name, marks, parts in (("results", "[]", rows), ("facts", "{}", subjects)):
-        before, _, after = head.partition(f'\n  "{name}": {marks}')
-        head = f'{before}\n  "{name}": {_block(marks, parts, "  ")}{after}'
-    return head + "\n"
+    )
+    parts = {
+        "results": ("[]", _Rows().texts(report.results)),
+        "facts": ("{}", subjects),
+    }
+    for name in sorted(parts, key=lambda name: head.index(f'\n  "{name}": ')):
+        marks, inner = parts[name]
+        before, _, head = head.partition(f'\n  "{name}": {marks}')
+        yield f'{before}\n  "{name}": '
+        yield from _blocks(marks, inner, "  ")
+    yield head + "\n"
+
+
+class _Rows:
+    """Rows without findings are most of a cluster's: their texts differ in few places."""
+
+    def __init__(self) -> None:
+        self._names = [field.name for field in dataclasses.fields(CheckResult)]
+        self._known: dict[object, str] = {}
+
+    def texts(self, rows: Iterable[CheckResult]) -> Iterator[str]:
+        for row in rows:
+            yield dumps(to_wire(row), "    ") if row.findings else self._plain(row)
+
+    def _plain(self, row: CheckResult) -> str:
+        fields = [f'"{name}": {self._value(getattr(row, name))}' for name in self._names]
+        inner = ",\n      ".join(fields)
+        return f"{{\n      {inner}\n    }}"
+
+    def _value(self, value: object) -> str:
+        """Texts are kept by the value and its type; durations are as many as rows."""
+        if isinstance(value, float):
+            return json.dumps(to_wire(value), allow_nan=False)
+        key = (type(value), value)
+        text = self._known.get(key)
+        if text is None:
+            text = self._known[key] = json.dumps(to_wire(value), allow_nan=False)
+        return text
 
 
 def dumps(value: Any, indent: str) -> str:
@@ -57,8 +95,14 @@ def dumps(value: Any, indent: str) -> str:
     return json.dumps(value, indent=2, allow_nan=False).replace("\n", "\n" + indent)
 
 
-def _block(marks: str, parts: list[str], indent: str) -> str:
-    if not parts:
-        return marks
-    inner = f",\n{indent}  ".join(parts)
-    return f"{marks[0]}\n{indent}  {inner}\n{indent}{marks[1]}"
+def _block(marks: str, parts: Iterable[str], indent: str) -> str:
+    return "".join(_blocks(marks, parts, indent))
+
+
+def _blocks(marks: str, parts: Iterable[str], indent: str) -> Iterator[str]:
+    """Parts between marks, each on a line of its own; only the marks when there is none."""
+    between = f"{marks[0]}\n{indent}  "
+    for part in parts:
+        yield between + part
+        between = f",\n{indent}  "
+    yield f"\n{indent}{marks[1]}" if between[0] == "," else marks

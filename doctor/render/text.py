@@ -201,6 +201,7 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     counts = report.counts
     nodes = {row.subject for row in report.results}
     on = f" on {len(nodes) - 1:,} nodes and over all" if CLUSTER in nodes else ""
+    on = " over all nodes" if nodes == {CLUSTER} else on
     yield Line(f"ok    {_checks(counts.passed)} passed{on}", "green")
     if counts.not_applicable:
         yield from _inapplicable(report, width)

@@ -97,6 +97,16 @@ def write(folder: Path, nodes: list[Document]) -> list[str]:
     return paths
 
 
+def rows_of(paths: list[str], capsys: Any, *words: str) -> dict[str, dict[str, Any]]:
+    """The row of each check over all nodes."""
+    from infer_doctor.cli import run
+
+    capsys.readouterr()
+    run(["check", "--snapshot", *paths, "--select", "cluster-*", "--format", "json", *words])
+    report = json.loads(capsys.readouterr().out)
+    return {row["check"]: row for row in report["results"]}
+
+
 def findings_of(
     paths: list[str], capsys: Any, *words: str, select: str = "cluster-*"
 ) -> tuple[dict[str, str], list[dict[str, Any]]]:

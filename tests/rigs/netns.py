@@ -102,8 +102,16 @@ def hosts(count: int) -> Iterator[Hosts]:
         made.remove()
 
 
-def snapshots(made: Hosts, command: Sequence[str], folder: Path) -> None:
-    """All hosts run the command at one time, as torchrun or mpirun would start it."""
+def snapshots(
+    made: Hosts,
+    command: Sequence[str],
+    folder: Path,
+    own: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """All hosts run the command at one time, as torchrun or mpirun would start it.
+
+    `own`: further words of one host's command.
+    """
     running = []
     for number, name in enumerate(made.names):
         variables = {
@@ -114,7 +122,9 @@ def snapshots(made: Hosts, command: Sequence[str], folder: Path) -> None:
             "NCCL_SOCKET_IFNAME": "eth0",
             "GLOO_SOCKET_IFNAME": "eth0",
         }
-        running.append(made.start(name, [*command, "--to", str(folder)], variables))
+        running.append(
+            made.start(name, [*command, *(own or {}).get(name, ()), "--to", str(folder)], variables)
+        )
     for child in running:
         text, _ = child.communicate(timeout=120)
         assert child.returncode == 0, text
