@@ -15,6 +15,7 @@ from infer_doctor.fixes.arguments import (
     drop,
     look_at,
     newer_engine,
+    own_entry_point,
     shown,
     write_instead,
     write_name,
@@ -91,6 +92,8 @@ def argument_unknown(launch: Launch, options: EngineOptions) -> Iterator[Finding
         fixes: list[Fix] = []
         if not problem.flag.strip():
             fixes.append(continue_line(problem))
+        elif problem.successor is not None:
+            fixes.append(own_entry_point(problem.successor))
         elif problem.nearest is not None and "option of" in problem.message:
             fixes.append(look_at(problem, problem.nearest))
         elif problem.nearest is not None:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from infer_doctor.catalog.vllm_rules import RULES, Rule
 from infer_doctor.checks.launch_arguments import known_values, sureness
+from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.fixes.models import drop_option
+from infer_doctor.fixes.models import advise, drop_option
+from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import CALLS, evidence, require_vllm
 from infer_doctor.launch.model import Launch
-from infer_doctor.model import Finding
+from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.vllm_arguments.table import ordered
 
@@ -56,6 +58,44 @@ def argument_conflict(launch: Launch, options: EngineOptions) -> Iterator[Findin
             evidence=evidence(options, *given),
             fixes=(drop_option(launch, options, given[0]),) if rule.cure == "drop" else (),
         )
+
+
+@check("launch-command-missing", severity="error", category="launch_argument", since="0.3")
+def command_missing(launch: Launch) -> Iterator[Finding]:
+    """The launch runs `vllm` without a command: nothing is started.
+
+    ## Why it matters
+    `vllm` then prints its help and ends with success; a container of it restarts for ever. It is
+    easily done in Python: of a list that `shell=True` goes with, the shell gets the first word
+    alone (subprocess, "args").
+
+    ## How it decides
+    The program is `vllm` and no word follows it. Nothing is told when words are not known.
+
+    ## Fix safety
+    Manual: what was meant stands around it.
+    """
+    if launch.engine != "vllm":
+        raise NotApplicable(f"the launch starts {launch.engine or 'no engine that is known'}")
+    if launch.entry:
+        return
+    if launch.words or launch.gaps:
+        raise Unavailable("what follows vllm could not be read")
+    listed = launch.kind == "python"
+    title = "Give subprocess the list without shell=True" if listed else "Add serve and the model"
+    yield Finding(
+        about="vllm",
+        message="vllm runs alone, prints its help and starts no server"
+        + (": with shell=True the shell gets the first word of the list" if listed else ""),
+        evidence=(
+            Evidence(
+                source=launch.place.file,
+                line=launch.place.line,
+                excerpt=" ".join(launch.command)[:200],
+            ),
+        ),
+        fixes=(advise("name-the-command", title, "vllm serve MODEL"),),
+    )
 
 
 def _refused(options: EngineOptions) -> set[str]:

@@ -98,7 +98,7 @@ def gpus_too_few(
             about="GPUs",
             severity="info",
             message=f"{product}: whether the machine has them was not verified"
-            f"{_divide(good, tensor)}",
+            f"{_divide(good, tensor) if tensor > 1 else ''}",
             evidence=where or (Evidence(source=launch.place.file, line=launch.place.line),),
         )
         return
@@ -153,6 +153,8 @@ def _product(
     if len(used) == 1 and nodes <= 1:
         names = {"tensor": TENSOR, "pipeline": PIPELINE, "data parallel": "data_parallel_size"}
         name = names.get(used[0][0], "prefill_context_parallel_size")
+        if used[0][0] == "data parallel" and "data_parallel_size_local" in options.given:
+            name = "data_parallel_size_local"
         return f"{flag(options, name)} {total} needs {plural(total, 'GPU')}"
     text = " x ".join(f"{name} {number}" for name, number in used)
     share = f" over {nodes} nodes" if nodes > 1 else ""

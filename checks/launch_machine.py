@@ -19,6 +19,7 @@ WHAT = {
     "compose": "this service",
     "kubernetes": "this container",
     "helm": "these values",
+    "skypilot": "this task",
     "systemd": "this unit",
     "dockerfile": "this image",
 }

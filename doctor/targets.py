@@ -58,7 +58,7 @@ LOG_LINE = re.compile(
 UNKNOWN = (
     "is no file that infer-doctor knows (vllm collect-env, torch collect_env, nvidia-smi, "
     "nvidia-smi -q, nvidia-smi -q -x, a snapshot, a log; of launches a shell script, a Dockerfile, a systemd "
-    "unit, Python, and YAML of Docker Compose, Kubernetes, Helm values or vLLM's --config)"
+    "unit, Python, and YAML of Docker Compose, Kubernetes, Helm values, SkyPilot or vLLM's --config)"
 )
 
 SMI_FAILURE = re.compile(

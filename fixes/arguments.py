@@ -62,13 +62,28 @@ def drop(launch: Launch, problem: OptionProblem, *, safe: bool = True) -> Fix:
 def continue_line(problem: OptionProblem) -> Fix:
     """A backslash continues a line only as its last character."""
     place = problem.place
-    at = f"{place.file}:{place.line}" if place.line else place.file
+    at = place.text
     return Fix(
         id="continue-line",
         title="Let the backslash be the last character of the line: no blank, no comment after it",
         safety="manual",
         restarts=True,
         actions=(Action(kind="text", text=f"{at}: take out what stands after the backslash"),),
+    )
+
+
+def own_entry_point(option: str) -> Fix:
+    """The image's own entry point takes words; another one runs a shell."""
+    program = option.partition(" ")[2]
+    return Fix(
+        id="own-entry-point",
+        title=f"Make {program} the entry point instead of an argument",
+        safety="manual",
+        restarts=True,
+        actions=(
+            Action(kind="text", text=f"docker run: {option}, before the image"),
+            Action(kind="text", text=f"Compose: entrypoint: [{program}]; Kubernetes: command:"),
+        ),
     )
 
 

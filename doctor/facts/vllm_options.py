@@ -1,13 +1,14 @@
 """Which arguments the vLLM that will run has, and what a launch sets with them.
 
 The version that will run: `--engine vllm==X`, else for a launch on this machine the installed one,
-else the tag of the container's image, else the newest known. The arguments come from the catalogue
-where the installed sources have the hash of a release, else from the installed sources, read as
-text; see `vllm_arguments/`. `EngineOptions.basis` says which.
+else what pip installs before it, else the tag of the container's image, else the newest known. The
+arguments come from the catalogue where the installed sources have the hash of a release, else from
+the installed sources, read as text; see `vllm_arguments/`. `EngineOptions.basis` says which.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -18,10 +19,14 @@ from infer_doctor.facts.trt_release import TrtRelease
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Host, Unavailable
 from infer_doctor.launch.images import engine_release
+from infer_doctor.launch.judge import CALLS
 from infer_doctor.launch.model import Launch
 from infer_doctor.registry import probe
 
-SERVERS = ("serve", "api_server", "LLM", "EngineArgs", "AsyncEngineArgs")
+PINNED = re.compile(r"vllm(?:\[[\w,.-]+\])?==(\d+(?:\.\d+)+(?:\.?(?:post|rc)\d+)?)")
+"""A requirement that names one release."""
+
+ENTRIES = ("serve", "api_server", *CALLS)
 
 
 @frozen
@@ -85,6 +90,9 @@ def vllm_table(
         return _release(question.version, "as --engine says")
     if launch.machine == "local" and engine is not None and engine.name == "vllm":
         return _installed(sources, engine)
+    for word in reversed(launch.installs):
+        if found := PINNED.fullmatch(word.text):
+            return _release(found[1], f"as {word.place.file}:{word.place.line} installs")
     image = launch.container.image if launch.container else None
     release = engine_release(image)
     if release is not None:
@@ -117,7 +125,7 @@ def engine_options(
         return _trtllm_options(launch, trtllm)
     if table is None:
         raise Unavailable("the version of the installed vLLM is not known")
-    if launch.entry not in SERVERS:
+    if launch.entry not in ENTRIES:
         raise Unavailable(f"the arguments of `vllm {launch.entry}` are not in the catalogue")
     from infer_doctor.vllm_arguments.options import options_of
 

@@ -103,6 +103,9 @@ class _File:
             name, operator, rest = match[2] or match[3], match[4] or "", match[5] or ""
             known = self._known.get(name)
             if operator.endswith("-") and (known is None or (not known and operator[0] == ":")):
+                if not rest:  # ${NAME:-}: left to the shell that starts it
+                    unknown.append(match[0])
+                    return match[0]
                 return self._put_in(rest)[0] if "$" in rest else rest
             if operator.endswith("+"):
                 return rest if known else ""

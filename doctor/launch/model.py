@@ -20,6 +20,7 @@ Kind = Literal[
     "compose",
     "kubernetes",
     "helm",
+    "skypilot",
     "systemd",
     "dockerfile",
     "config",
@@ -33,6 +34,11 @@ class Place:
 
     file: str
     line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """FILE:LINE, as compilers write it."""
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 class Unknown:

@@ -6,14 +6,11 @@ What is bound once to a constant expression has that value; everything else stay
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from infer_doctor.launch.model import Place, Unknown
-
-SIZE_LIMIT = 1_000_000
-"""Characters; ast needs some 150 bytes for each, and no module of CPython's library is half as long."""
+from infer_doctor.launch.python_tree import dumped, parse
 
 DEPTH = 24
 """Names and operators that a constant may go through."""
@@ -31,19 +28,11 @@ MUTATORS = frozenset(
 )
 
 
-class BadSource(Exception):
-    """The text is not Python; the words complete "FILE" ("FILE:3: ...")."""
-
-    def __init__(self, problem: str, line: int | None = None) -> None:
-        super().__init__(problem)
-        self.line = line
-
-
 class Source:
     """One parsed file."""
 
     def __init__(self, text: str, place: Callable[[int], Place]) -> None:
-        self.tree = _parse(text)
+        self.tree = parse(text)
         self.lines = text.split("\n")
         self._place = place
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -151,6 +140,10 @@ class Source:
             return self._fold_binary(node, depth)
         if isinstance(node, ast.Call):
             return self._fold_call(node, depth)
+        if isinstance(node, ast.IfExp):
+            test = self.fold(node.test, depth + 1)
+            if test is None or isinstance(test, (bool, int, float, str)):
+                return self.fold(node.body if test else node.orelse, depth + 1)
         return self.unknown(node)
 
     def partial(
@@ -300,6 +293,8 @@ class Source:
         name = self.resolved(node.func)
         if name == "dict" and not node.args and all(word.arg for word in node.keywords):
             return {str(word.arg): self.fold(word.value, depth + 1) for word in node.keywords}
+        if name == "json.dumps" and len(node.args) == 1 and not node.keywords:
+            return dumped(self.fold(node.args[0], depth + 1)) or self.unknown(node)
         if name in ("str", "pathlib.Path", "Path", "list") and len(node.args) == 1:
             value = self.fold(node.args[0], depth + 1)
             if name == "list":
@@ -382,18 +377,3 @@ class Source:
             else:
                 first = alias.name.partition(".")[0]
                 self.aliases[first] = first
-
-
-def _parse(text: str) -> ast.Module:
-    if len(text) > SIZE_LIMIT:
-        raise BadSource(f"{len(text):,} characters of Python are too many (at most {SIZE_LIMIT:,})")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in somebody's strings
-        try:
-            return ast.parse(text)
-        except SyntaxError as error:
-            raise BadSource(f"is no Python: {error.msg}", error.lineno) from None
-        except (RecursionError, MemoryError):
-            raise BadSource("is nested too deeply to be read") from None
-        except ValueError as error:
-            raise BadSource(f"is no Python: {error}") from None

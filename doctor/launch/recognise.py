@@ -138,7 +138,7 @@ def _script(text: str, file: str, beside: Read | None) -> list[Launch]:
 
 
 def _yaml(text: str, file: str, beside: Read | None) -> list[Launch] | None:
-    from infer_doctor.launch import compose, helm, kubernetes
+    from infer_doctor.launch import compose, helm, kubernetes, skypilot
     from infer_doctor.launch.document import documents
 
     nodes = documents(text, file, twice=_last_counts(text))
@@ -153,6 +153,8 @@ def _yaml(text: str, file: str, beside: Read | None) -> list[Launch] | None:
         services = maps[0].get("services")
         names = ", ".join(name for name, _ in (services.items() if services else [])[:6])
         return _some(compose.read(maps[0], file, beside), f"a file of Docker Compose ({names})")
+    if skypilot.is_task(maps[0]):
+        return _some(skypilot.read(maps[0], file), "a task of SkyPilot")
     if (engine := _engine_of(maps[0])) is not None:
         return [_config(text, file, engine)]
     if helm.is_values(maps[0]):

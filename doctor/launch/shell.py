@@ -301,6 +301,8 @@ class _Walk:
             if known and not (empty and part.operator[0] == ":"):
                 return value
             text, unknown = self._joined(part.default)
+            if not text and not known:  # ${NAME:-}: left to whoever calls the script
+                return None
             if part.operator.endswith("="):
                 self._values[part.name] = [Word(text=text, place=self._place, unknown=unknown)]
             return [Word(text=text, place=self._place, unknown=unknown)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from typing import Any
 
 from infer_doctor.facts.engine_options import EngineOptions, Option, OptionProblem
+from infer_doctor.launch.command import SHELLS
 from infer_doctor.launch.images import SERVE_SINCE as IMAGE_SERVES
+from infer_doctor.launch.judge import CALLS
 from infer_doctor.launch.model import Keyword, Launch, Unknown
 from infer_doctor.vllm_arguments.history import best_choice, missing_field, missing_option, nearest
 from infer_doctor.vllm_arguments.parse import Bad, Parsed, Setting, parse
@@ -14,7 +17,6 @@ from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table, catalog
 from infer_doctor.vllm_arguments.values import choice_problem, listed, range_problem
 
 SERVERS = ("serve", "api_server")
-CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
 
 LOWERED = ("dtype", "load_format", "quantization", "tokenizer_mode")
 """Fields that the config classes put into lower case (config/model.py and load.py, 0.6 to 0.33);
@@ -100,12 +102,20 @@ def _of_words(
 def _with_cause(parsed: Parsed, entry: str) -> Iterator[Bad]:
     """The words that are refused; of `serve serve MODEL` the second `serve` is the one too many."""
     model = parsed.model
+    if entry == "serve" and model is not None and model.unknown is None and _is_shell(model.text):
+        yield Bad(fault="leftover", token=model, text=model.text)
+        return
     first = next((bad for bad in parsed.bad if bad.fault == "leftover"), None)
     if entry != "serve" or model is None or model.text != "serve" or first is None:
         yield from parsed.bad
         return
     yield Bad(fault="leftover", token=model, text="serve")
     yield from (bad for bad in parsed.bad if bad is not first)
+
+
+def _is_shell(text: str) -> bool:
+    """A program that is meant to run in the image: no model is called so."""
+    return posixpath.basename(text) in (*SHELLS, "python", "python3")
 
 
 def _parsers(given: dict[str, Option], table: Table) -> Iterator[OptionProblem]:
@@ -199,6 +209,13 @@ def _problem(bad: Bad, table: Table, entry: str) -> OptionProblem:
                 "unknown",
                 f"the line ends with a backslash and a blank: {who} gets the blank as a word, and the "
                 "lines below do not belong to the command",
+            )
+        if entry == "serve" and _is_shell(bad.text or ""):
+            return made(
+                "unknown",
+                f"`vllm serve` runs already, as the image's entry point or as the words before: "
+                f"{bad.text} is taken for the model, and what it should run is never run",
+                f"--entrypoint {bad.text}",
             )
         if entry == "serve" and bad.text == "serve":
             return made(

@@ -34,8 +34,10 @@ from infer_doctor.vllm_arguments.words import (
 VALUE_LIKE = re.compile(r"-?[\d.]+\w?|true|false|none|auto|[{\[].*", re.I | re.S)
 """What no model is called."""
 
-SEVERAL = re.compile(r"\$[@*]|\[[@*]\]|args?\b|args?_|_args|opts|options|flags|params|extra", re.I)
-"""An expression that may stand for several words: "$@", "${ARGS[@]}", $EXTRA_ARGS."""
+SEVERAL = re.compile(
+    r"\$[@*]|\[[@*]\]|args?\b|args?_|_args|opts|options|flags|params|extra|:?-\}$", re.I
+)
+"""An expression that may stand for several words or none: "$@", "${ARGS[@]}", $EXTRA_ARGS, ${X:-}."""
 
 NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 
@@ -269,20 +271,22 @@ class _Reader:
             if name in self.options:
                 self.bad.append(Bad(fault="one-word", token=token, option=name))
                 return
-        if self.takes_model and self.model is None:
+        before = self.model.unknown if self.model is not None else None
+        shifted = before is not None and SEVERAL.search(before) and token.unknown is None
+        if self.takes_model and (self.model is None or shifted):
             self.model = token
             if token.unknown is not None and SEVERAL.search(token.unknown):
                 self.gaps.append(f"words that are not in the file: {token.unknown}")
         elif token.unknown is not None:
             self.gaps.append(f"words that are not in the file: {token.unknown}")
         else:
-            before = self.settings[-1] if self.settings else None
+            last = self.settings[-1] if self.settings else None
             flag = (
-                before.option
-                if before
+                last.option
+                if last
                 and place
-                and self.tokens[place - 1] is before.token
-                and before.row.get("action") in TAKES_NOTHING
+                and self.tokens[place - 1] is last.token
+                and last.row.get("action") in TAKES_NOTHING
                 else ""
             )
             self.bad.append(Bad(fault="leftover", token=token, text=token.text, option=flag))

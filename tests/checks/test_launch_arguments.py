@@ -17,7 +17,7 @@ from infer_doctor.checks.launch_arguments import (
     config_ignored,
     model_unnamed,
 )
-from infer_doctor.checks.launch_conflicts import argument_conflict
+from infer_doctor.checks.launch_conflicts import argument_conflict, command_missing
 from infer_doctor.checks.launch_environment import variable_unread
 from infer_doctor.facts.engine_options import EngineOptions, EngineQuestion
 from infer_doctor.facts.vllm_options import engine_options, vllm_table
@@ -61,6 +61,12 @@ def test_contract() -> None:
         fires=facts("vllm serve m --max-num-seqs 512 --max-num-batched-tokens 256")[:2],
         passes=good,
     )
+
+
+def test_contract_of_a_program_without_a_command() -> None:
+    contract(command_missing, fires=[read(["vllm"])], passes=[read(GOOD.split())])
+    unread = examine(command_missing, read(["vllm", "--version"]))
+    assert unread.outcome == "blocked"
 
 
 def test_contract_of_arguments_that_come_later() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from infer_doctor.launch.model import Launch, Place, Unknown
 from infer_doctor.launch.python import Broken, read
-from infer_doctor.launch.python_values import SIZE_LIMIT
+from infer_doctor.launch.python_tree import SIZE_LIMIT
 
 
 def launches(text: str) -> tuple[Launch, ...]:
