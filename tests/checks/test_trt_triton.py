@@ -301,6 +301,8 @@ def test_version_contract(tmp_path: Path, built: Path) -> None:
             "does not give tensorrt_llm its input input_lengths",
         ),
         ("ensemble", 'value: "text_output"', 'value: "OUT"', "makes its output text_output"),
+        ("ensemble", 'value: "text_output"', 'value: "OUT"', "OUT of ensemble is made by a step"),
+        ("ensemble", 'value: "max_tokens"', 'value: "text_input"', "takes its input max_tokens"),
     ],
 )
 def test_ensemble_wiring(
@@ -309,6 +311,17 @@ def test_ensemble_wiring(
     wrong = made(tmp_path, built, replace={model: (old, new)})
     contract(ensemble_wiring, fires=[wrong], passes=[made(tmp_path, built, "right")])
     assert any(words in f.message for f in examine(ensemble_wiring, wrong).findings)
+
+
+def test_a_model_without_batches_in_an_ensemble(tmp_path: Path, built: Path) -> None:
+    change = {"postprocessing": ("max_batch_size: 8", "max_batch_size: 0")}
+    assert examine(ensemble_batch, made(tmp_path, built, replace=change)).outcome == "passed"
+
+
+def test_a_python_model_may_complete_its_inputs(tmp_path: Path, built: Path) -> None:
+    change = {"ensemble": ('key: "OUTPUT" value', 'key: "TEXT" value')}
+    found = examine(ensemble_wiring, made(tmp_path, built, replace=change)).findings
+    assert {f.confidence for f in found} == {"likely"}
 
 
 def test_ensemble_batch(tmp_path: Path, built: Path) -> None:
