@@ -164,6 +164,10 @@ def turn_on_feature(name: str) -> Fix:
     return fix(f"turn-on-{name}", title, restarts=True)
 
 
+NO_DELAY = "option http-no-delay in defaults, frontend or backend"
+NO_DELAY_WHY = "without it HAProxy waits up to 200 ms for full segments; also check compression"
+
+
 def stop_buffering(gateway: str) -> Fix:
     """Of a proxy, or of the front end."""
     name = gateway.split("/")[0].lower()
@@ -173,10 +177,13 @@ def stop_buffering(gateway: str) -> Fix:
             "Turn buffering off for this location: proxy_buffering off;",
             text("or let the server send the header X-Accel-Buffering: no; also check gzip"),
         )
+    if name == "haproxy":
+        return fix("stop-buffering", f"Let haproxy write at once: {NO_DELAY}", text(NO_DELAY_WHY))
     return fix(
         "stop-buffering",
         f"Let {name or 'what stands between'} pass chunks on as they come",
         text("ask the engine directly: when its tokens come one by one, it is the way between"),
+        text(f"HAProxy, which names itself nowhere, wants {NO_DELAY}; nginx proxy_buffering off;"),
     )
 
 
@@ -277,6 +284,9 @@ def lengthen_probe(limit: Limit, measured: float) -> Fix:
 def stop_buffering_of(row: Buffering) -> Fix:
     """Where it is written."""
     place = f"{row.evidence.source}:{row.evidence.line or 1}"
+    if row.name.startswith("haproxy "):
+        title = f"Let haproxy write at once: {NO_DELAY}, {place}"
+        return fix("stop-buffering", title, text(NO_DELAY_WHY))
     return fix(
         "stop-buffering",
         f"Turn buffering off for streams: proxy_buffering off; in {place}",

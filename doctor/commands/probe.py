@@ -11,7 +11,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     document,
     emit,
     format_option,
@@ -21,6 +20,7 @@ from infer_doctor.commands.common import (
     registry_of_checks,
     tokens_option,
 )
+from infer_doctor.model import EXIT
 
 if TYPE_CHECKING:
     from infer_doctor.facts.server import Load
@@ -84,8 +84,8 @@ def probe(targets: tuple[str, ...], watch: float | None, **options: Any) -> None
 
     URL is an OpenAI-compatible server (vLLM, trtllm-serve, Triton, hosted): http://host:8000. A
     second URL that ends with /metrics names where its metrics are. FILE is one saved /metrics or two,
-    or what sets time-outs on the way: nginx's or Envoy's configuration, an Ingress, a manifest, a
-    launch, client code. At most 8 requests and 1 KB of prompt are sent, but for what --requests or
+    or what sets time-outs on the way: the configuration of nginx, HAProxy or Envoy, an Ingress or a
+    route, a manifest, a launch, client code. At most 8 requests and 1 KB of prompt are sent, but for what --requests or
     --ramp ask for.
     """
     from infer_doctor.server.targets import read

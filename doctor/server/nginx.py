@@ -1,4 +1,8 @@
-"""Reads nginx's configuration as far as it decides over a request of the API: time-outs, buffering."""
+"""Reads nginx's configuration as far as it decides over a request of the API: time-outs, buffering.
+
+Files that it includes are read too, from the folder of the configuration and below, or by their
+absolute path, as nginx does with its prefix.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +13,47 @@ from dataclasses import dataclass, field
 from infer_doctor.catalog.gateways import API_PATH, NGINX_BUFFERS, NGINX_READ_S
 from infer_doctor.facts.server_limits import Buffering, Limit
 from infer_doctor.model import Evidence
+from infer_doctor.server.durations import matches
 
 TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<comment>#[^\n]*)|(?P<mark>[;{}])"
     r"|(?P<quoted>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')|(?P<word>(?:\$\{\w*\}|[^\s;{}\"'#])[^\s;{}]*)"
 )
 TIME = re.compile(r"(\d+)(ms|[smhdwMy]?)")
-UNITS = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+UNITS = {"ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "M": 2592000}
+UNITS["y"] = 31536000
 DEEPEST = 20
 MOST = 100_000
+MOST_FILES = 50
+
+IGNORED = ("mime.types", "fastcgi_params", "proxy_params", "uwsgi_params")
+"""Files of every installation that hold no time-out; Debian's proxy_params sets headers only."""
+
+PASSES = {"proxy_pass": "proxy", "grpc_pass": "grpc"}
+"""Directive -> the prefix of its time-outs."""
+
+Directive = tuple[tuple[str, ...], int, str]
+"""Arguments, line, file."""
 
 
 @dataclass
 class Block:
-    """A block, its own directives (name -> arguments and line) and the one around it."""
+    """A block, its own directives and the one around it."""
 
     name: str
     arguments: tuple[str, ...]
     line: int
+    file: str = ""
     outer: Block | None = None
-    directives: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
+    directives: dict[str, Directive] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
 
-    def find(self, name: str) -> tuple[tuple[str, ...], int] | None:
+    @property
+    def passes(self) -> str:
+        """The prefix of the time-outs that hold here: "proxy", "grpc"; "" when it passes nothing on."""
+        return next((kind for name, kind in PASSES.items() if name in self.directives), "")
+
+    def find(self, name: str) -> Directive | None:
         """A directive here or further out, as nginx inherits them."""
         block: Block | None = self
         while block is not None:
@@ -50,14 +72,51 @@ class Block:
 def is_nginx(text: str) -> bool:
     """Whether a text is a configuration that passes requests on."""
     return bool(
-        re.search(r"^\s*proxy_pass\s+\S+\s*;", text, re.M)
-        and re.search(r"^\s*(?:server|location\s[^{;]*|http)\s*\{", text, re.M)
+        re.search(r"(?:^|[{;])\s*(?:(?:proxy|grpc)_pass\s+\S+|include\s+\S+)\s*;", text, re.M)
+        and re.search(r"(?:^|[{;])\s*(?:server|location\s[^{;]*|http)\s*\{", text, re.M)
     )
 
 
-def parse(text: str) -> Block:
+@dataclass
+class Files:
+    """The files that includes name, and what of them could not be read."""
+
+    folder: str | None
+    gaps: list[str] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+
+    def texts(self, pattern: str) -> Iterator[tuple[str, str]]:
+        """(name, text) of each; nothing for a configuration that is no file."""
+        import glob
+        import os
+
+        from infer_doctor.targets import NoTarget, read_text
+
+        if self.folder is None:
+            self.gaps.append(f"include {pattern}: only a file has files beside it")
+            return
+        names = sorted(glob.glob(os.path.join(self.folder, pattern)))
+        if not names and not glob.has_magic(pattern):
+            self.gaps.append(f"include {pattern}: there is no such file")
+        for name in names:
+            if name in self.read or len(self.read) >= MOST_FILES:
+                continue
+            self.read.add(name)
+            try:
+                yield name, read_text(name)
+            except NoTarget as error:
+                self.gaps.append(str(error))
+
+
+def parse(text: str, file: str = "", files: Files | None = None) -> Block:
     """The tree of blocks; what is malformed ends it there."""
-    block = root = Block("", (), 1)
+    root = Block("", (), 1, file)
+    _fill(root, text, files)
+    return root
+
+
+def _fill(root: Block, text: str, files: Files | None) -> None:
+    block, file = root, root.file
     words: list[str] = []
     line, start, depth = 1, 1, 0
     for number, match in enumerate(TOKEN.finditer(text)):
@@ -68,89 +127,119 @@ def parse(text: str) -> Block:
             start = start if words else line
             words.append(part[1:-1] if kind == "quoted" else part)
         elif part == ";" and words:
-            block.directives[words[0]] = (tuple(words[1:]), start)
+            if words[0] == "include" and len(words) > 1 and files is not None:
+                _include(block, words[1], files)
+            else:
+                block.directives[words[0]] = (tuple(words[1:]), start, file)
             words = []
         elif part == "{" and words and depth < DEEPEST:
-            inner = Block(words[0], tuple(words[1:]), start, outer=block)
+            inner = Block(words[0], tuple(words[1:]), start, file, outer=block)
             block.blocks.append(inner)
             block, words, depth = inner, [], depth + 1
-        elif part == "}" and block.outer is not None:
+        elif part == "}" and block is not root and block.outer is not None:
             block, words, depth = block.outer, [], depth - 1
         line += part.count("\n")
-    return root
 
 
-def limits(text: str, file: str) -> tuple[tuple[Limit, ...], tuple[Buffering, ...]]:
+def _include(block: Block, pattern: str, files: Files) -> None:
+    """Read it in place: its directives are those of the block, its blocks stand within."""
+    if pattern.endswith(IGNORED):
+        return
+    for name, text in files.texts(pattern):
+        inner = Block(block.name, block.arguments, 1, name, outer=block.outer)
+        _fill(inner, text, files)
+        block.directives |= inner.directives
+        for child in inner.blocks:
+            child.outer = block
+        block.blocks += inner.blocks
+
+
+def limits(
+    text: str, file: str, path: str = API_PATH, gaps: list[str] | None = None
+) -> tuple[tuple[Limit, ...], tuple[Buffering, ...]]:
     """What the location of the API lets pass: of each server that passes it on."""
+    import os
+
     found: list[Limit] = []
     buffers: list[Buffering] = []
-    for location in _of_api(parse(text)):
+    files = Files(os.path.dirname(file) or "." if os.path.isfile(file) else None)
+    root = parse(text, file, files)
+    if gaps is not None:
+        gaps += files.gaps
+    for location in _of_api(root, path):
         name = f"nginx {' '.join((location.name, *location.arguments))}".strip()
-        read = location.find("proxy_read_timeout")
+        timeout = f"{location.passes}_read_timeout"
+        read = location.find(timeout)
         seconds = duration(read[0]) if read else NGINX_READ_S
-        if seconds is not None:
+        if seconds is None and gaps is not None:
+            gaps.append(f"{timeout} of {name} is {' '.join(read[0]) if read else ''}")
+        elif seconds is not None:
             found.append(
                 Limit(
                     who="proxy",
-                    name=f"proxy_read_timeout of {name}",
+                    name=f"{timeout} of {name}",
                     seconds=seconds,
                     what="next byte",
                     default=read is None,
-                    evidence=_evidence(file, location, "proxy_read_timeout", "60s (default)"),
+                    evidence=_evidence(location, timeout, "60s (default)"),
                 )
             )
         on = location.find("proxy_buffering")
-        buffers.append(
-            Buffering(
-                name=name,
-                on=on[0] != ("off",) if on else NGINX_BUFFERS,
-                evidence=_evidence(file, location, "proxy_buffering", "on (default)"),
+        if location.passes == "proxy":
+            buffers.append(
+                Buffering(
+                    name=name,
+                    on=on[0] != ("off",) if on else NGINX_BUFFERS,
+                    evidence=_evidence(location, "proxy_buffering", "on (default)"),
+                )
             )
-        )
     return tuple(found), tuple(buffers)
 
 
-def _of_api(root: Block) -> Iterator[Block]:
-    """The location that takes a request of the API, for each server; nginx's own order of choice."""
+def _of_api(root: Block, path: str) -> Iterator[Block]:
+    """The location that takes a request of the API, for each server; nginx's own order of choice.
+
+    Where it passes nothing on, the API may stand under another prefix: then all that do.
+    """
     servers = [block for block in root.all() if block.name == "server"] or [root]
     for server in servers:
         locations = [block for block in server.all() if block.name == "location"]
-        passing = [block for block in locations if "proxy_pass" in block.directives]
-        chosen = _chosen(locations)
-        if chosen is not None and "proxy_pass" in chosen.directives:
+        passing = [block for block in locations if block.passes]
+        chosen = _chosen(locations, path)
+        if chosen is not None and not chosen.passes:
+            chosen = _fallback(chosen, locations)
+        if chosen is not None and chosen.passes:
             yield chosen
-        elif chosen is None and passing:
-            yield passing[0]
-        elif "proxy_pass" in server.directives:
+        elif passing:
+            yield from passing
+        elif server.passes:
             yield server
 
 
-def _chosen(locations: list[Block]) -> Block | None:
+def _fallback(location: Block, locations: list[Block]) -> Block | None:
+    """Where try_files sends what is no file."""
+    tried = location.directives.get("try_files")
+    name = tried[0][-1] if tried is not None and tried[0] else ""
+    return next((block for block in locations if block.arguments == (name,)), None)
+
+
+def _chosen(locations: list[Block], path: str) -> Block | None:
     prefixes: list[tuple[int, Block]] = []
     for block in locations:
         words = block.arguments
-        if words[:1] == ("=",) and words[1:] == (API_PATH,):
+        if words[:1] == ("=",) and words[1:] == (path,):
             return block
         plain = words[-1] if words else ""
-        if (len(words) == 1 or words[0] == "^~") and API_PATH.startswith(plain):
+        if words and (len(words) == 1 or words[0] == "^~") and path.startswith(plain):
             prefixes.append((len(plain), block))
     best = max(prefixes, key=lambda row: row[0], default=None)
     if best is not None and best[1].arguments[0] == "^~":
         return best[1]
     for block in locations:
-        if block.arguments[:1] in (("~",), ("~*",)) and _matches(block.arguments):
+        kind, pattern = block.arguments[:1], block.arguments[-1:]
+        if kind in (("~",), ("~*",)) and matches(pattern[0], path, ignore_case=kind == ("~*",)):
             return block
     return best[1] if best is not None else None
-
-
-def _matches(arguments: tuple[str, ...]) -> bool:
-    pattern = arguments[-1]
-    if len(pattern) > 200 or re.search(r"[*+}]\)*[*+{]", pattern):  # may take for ever
-        return False
-    try:
-        return re.search(pattern, API_PATH, re.I if arguments[0] == "~*" else 0) is not None
-    except re.error:
-        return False
 
 
 def duration(words: tuple[str, ...]) -> float | None:
@@ -164,8 +253,8 @@ def duration(words: tuple[str, ...]) -> float | None:
     return float(sum(int(number) * UNITS[unit] for number, unit in parts))
 
 
-def _evidence(file: str, location: Block, name: str, default: str) -> Evidence:
+def _evidence(location: Block, name: str, default: str) -> Evidence:
     found = location.find(name)
     if found is None:
-        return Evidence(source=file, line=location.line, excerpt=f"{name}: {default}")
-    return Evidence(source=file, line=found[1], excerpt=f"{name} {' '.join(found[0])};")
+        return Evidence(source=location.file, line=location.line, excerpt=f"{name}: {default}")
+    return Evidence(source=found[2], line=found[1], excerpt=f"{name} {' '.join(found[0])};")

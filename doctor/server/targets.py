@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from infer_doctor.catalog.gateways import API_PATH
 from infer_doctor.facts.server import ServerMetrics
 from infer_doctor.facts.server_limits import Buffering, Limit
-from infer_doctor.server import chain, envoy, exposition, metrics, nginx
+from infer_doctor.server import chain, envoy, exposition, haproxy, kubernetes, metrics, nginx
 from infer_doctor.server.address import Address, BadAddress, is_url, parse
 from infer_doctor.targets import NoTarget, look, read_text
+
+KIND = re.compile(r"^\s*\"?kind\"?:\s*[\"']?(\w+)", re.M)
 
 SOON_S = 1.0
 """Seconds between two files below which their times tell nothing."""
@@ -34,8 +38,10 @@ def read(words: Sequence[str]) -> Targets:
     for word in words:
         if is_url(word):
             _url(word, found)
-        else:
-            _file(word, found)
+    path = f"{found.address.api}/chat/completions" if found.address is not None else API_PATH
+    for word in words:
+        if not is_url(word):
+            _file(word, found, path)
     if len(found.saved) > 2:
         raise NoTarget("give one or two saved /metrics, not more")
     if found.saved and found.address is not None:
@@ -56,7 +62,7 @@ def _url(word: str, found: Targets) -> None:
         raise NoTarget("give one URL of a server, and at most that of its /metrics beside it")
 
 
-def _file(path: str, found: Targets) -> None:
+def _file(path: str, found: Targets, api: str) -> None:
     text = read_text(path)
     name = "standard input" if path == "-" else path
     if exposition.is_exposition(text) or text.lstrip()[:1] == "[":
@@ -64,33 +70,53 @@ def _file(path: str, found: Targets) -> None:
         if scrape is None:
             raise NoTarget(f"{path}: holds no metrics of vLLM, TensorRT-LLM or Triton")
         found.saved.append((name, scrape, _written(path)))
-        return
-    if nginx.is_nginx(text):
-        limits, buffers = nginx.limits(text, name)
     elif envoy.is_gateway(text):
-        from infer_doctor.launch.document import Broken
-
-        try:
-            limits, buffers = envoy.limits(text, name)
-        except Broken as error:
-            raise NoTarget(str(error)) from None
+        _documents(path, text, name, found, api)
+    elif haproxy.is_haproxy(text):
+        limits, buffers = haproxy.limits(text, name, api)
+        found.limits += limits
+        found.buffering += buffers
+    elif nginx.is_nginx(text):
+        limits, buffers = nginx.limits(text, name, api, found.gaps)
+        found.limits += limits
+        found.buffering += buffers
     else:
-        limits, buffers = (), ()
-        try:
-            known = look(path)
-        except NoTarget as error:
-            raise NoTarget(
-                f"{error}; a probe takes a URL, saved /metrics, nginx's or Envoy's configuration, a "
-                "launch, a manifest or client code"
-            ) from None
-        for launch in known.launches:
-            found.limits += chain.of_launch(launch)
-            found.gaps += launch.gaps
-        if known.code is not None:
-            found.limits += chain.of_code(known.code)
-            found.gaps += known.code.gaps
+        _launches(path, found)
+
+
+def _documents(path: str, text: str, name: str, found: Targets, api: str) -> None:
+    """Envoy's configuration, or objects of Kubernetes, perhaps with workloads beside them."""
+    from infer_doctor.launch.document import Broken
+
+    try:
+        limits, buffers = envoy.limits(text, name, api)
+    except Broken as error:
+        raise NoTarget(str(error)) from None
     found.limits += limits
     found.buffering += buffers
+    if set(KIND.findall(text)) <= set(kubernetes.KINDS):
+        return
+    try:
+        _launches(path, found)
+    except NoTarget:
+        if not limits and not buffers:
+            raise
+
+
+def _launches(path: str, found: Targets) -> None:
+    try:
+        known = look(path)
+    except NoTarget as error:
+        raise NoTarget(
+            f"{error}; a probe takes a URL, saved /metrics, the configuration of nginx, HAProxy or "
+            "Envoy, an Ingress or a route, a launch, a manifest or client code"
+        ) from None
+    for launch in known.launches:
+        found.limits += chain.of_launch(launch)
+        found.gaps += launch.gaps
+    if known.code is not None:
+        found.limits += chain.of_code(known.code)
+        found.gaps += known.code.gaps
 
 
 def _written(path: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,6 +115,39 @@ class Api:
         if path == f"{self.prefix}/completions":
             return "200 OK", self.completion
         return "404 Not Found", {"detail": "Not Found"}
+
+
+@dataclass
+class Slow(Api):
+    """Streams its tokens one by one, as an engine does."""
+
+    tokens: int = 60
+    apart_s: float = 0.01
+    first_s: float = 0.0
+    """Before the first token."""
+    head_s: float = 0.0
+    """Before the headers."""
+
+    def __call__(self, connection: socket.socket, request: bytes) -> None:
+        body = request.partition(b"\r\n\r\n")[2]
+        if b'"stream":true' not in body:
+            super().__call__(connection, request)
+            return
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        time.sleep(self.head_s)
+        kind = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(b"HTTP/1.1 200 OK\r\nServer: uvicorn\r\n" + kind)
+        time.sleep(self.first_s)
+        for number in range(self.tokens):
+            _chunk(connection, events(chunk({"content": f"{number}"}), done=""))
+            time.sleep(self.apart_s)
+        _chunk(connection, events(chunk({}, "length")))
+        connection.sendall(b"0\r\n\r\n")
+
+
+def _chunk(connection: socket.socket, text: str) -> None:
+    data = text.encode()
+    connection.sendall(b"%x\r\n%s\r\n" % (len(data), data))
 
 
 GONE: Reply = ("404 Not Found", "404 page not found")

@@ -1,0 +1,107 @@
+"""A real nginx and a real HAProxy before a server that streams as an engine does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doctor_process import Run
+from haproxy import haproxy
+from nginx import free_port, nginx
+from other_servers import Slow
+from sick_server import serve
+
+ZIPPED = """location / {{ proxy_pass http://127.0.0.1:{}; proxy_buffering {};
+    gzip on; gzip_proxied any; gzip_min_length 0; gzip_types text/event-stream application/json; }}"""
+
+
+def probed(folder: Path, *words: str, timeout: str = "5") -> dict[str, Any]:
+    done = Run(folder)("probe", "--format", "json", "--timeout", timeout, *words)
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert not [row for row in report["results"] if row["outcome"] == "crashed"]
+    return report
+
+
+def streamed(report: dict[str, Any]) -> dict[str, Any]:
+    (facts,) = report["facts"].values()
+    return dict(facts["Streamed"])
+
+
+def test_compressed_answers_are_read(tmp_path: Path) -> None:
+    with serve(Slow()) as engine, nginx(tmp_path / "n", ZIPPED.format(engine, "off")) as port:
+        report = probed(tmp_path, f"http://127.0.0.1:{port}")
+    stream = streamed(report)
+    assert (stream["encoding"], stream["events"], stream["done"]) == ("gzip", 61, True)
+    assert report["counts"]["error"] == 0
+
+
+def test_compression_that_keeps_a_stream_back(tmp_path: Path) -> None:
+    with serve(Slow()) as engine, nginx(tmp_path / "n", ZIPPED.format(engine, "on")) as port:
+        report = probed(tmp_path, f"http://127.0.0.1:{port}")
+    assert report["primary"]["check"] == "server-stream-buffered"
+    assert "compresses them (gzip)" in report["primary"]["message"]
+
+
+def test_haproxy_is_transparent(tmp_path: Path) -> None:
+    """`timeout client` of 2 s ends nothing while the server is waited for."""
+    more = "option http-no-delay"
+    with (
+        serve(Slow(first_s=2.5)) as engine,
+        haproxy(tmp_path / "h", f"127.0.0.1:{engine}", more=more) as (port, config),
+    ):
+        report = probed(tmp_path, f"http://127.0.0.1:{port}", str(config))
+    assert report["counts"]["error"] == report["counts"]["warning"] == 0, report["primary"]
+    assert streamed(report)["first_ms"] >= 2500
+
+
+@pytest.mark.parametrize("late", ["head_s", "first_s"])
+def test_haproxy_gives_up(late: str, tmp_path: Path) -> None:
+    """With 504 before the headers; after them it can only cut, and its configuration tells."""
+    with (
+        serve(Slow(**{late: 9.0})) as engine,
+        haproxy(tmp_path / "h", f"127.0.0.1:{engine}", "3500ms") as (port, config),
+    ):
+        url = f"http://127.0.0.1:{port}"
+        report, told = probed(tmp_path, url), probed(tmp_path, url, str(config))
+    assert report["verdict"] == told["verdict"] == "fail"
+    if late == "head_s":
+        assert report["primary"]["check"] == "server-proxy-timeout"
+        assert report["primary"]["message"].startswith("haproxy gave up after 3.5 s (504)")
+    found = {row["check"]: row["findings"] for row in told["results"] if row["findings"]}
+    assert (
+        "timeout server of haproxy backend engine is 3.5 s"
+        in (found["server-timeout-fires"][0]["message"])
+    )
+
+
+def test_haproxy_without_an_engine(tmp_path: Path) -> None:
+    """It tries four times, a second apart, before it says so."""
+    with haproxy(tmp_path / "h", f"127.0.0.1:{free_port()}") as (port, _):
+        report = probed(tmp_path, f"http://127.0.0.1:{port}", timeout="20")
+    assert report["primary"]["check"] == "server-gateway-failed"
+    assert report["primary"]["message"].startswith("haproxy answers 503")
+
+
+def test_haproxy_as_it_comes_waits_for_full_segments(tmp_path: Path) -> None:
+    with (
+        serve(Slow()) as engine,
+        haproxy(tmp_path / "h", f"127.0.0.1:{engine}") as (port, config),
+    ):
+        report = probed(tmp_path, f"http://127.0.0.1:{port}", str(config))
+    found = {row["check"] for row in report["results"] if row["findings"]}
+    assert {"server-stream-buffered", "server-proxy-buffers"} <= found
+    titles = {row["title"] for row in report["fixes"]}
+    assert any("option http-no-delay" in title for title in titles)
+
+
+def test_haproxy_that_compresses_keeps_tokens_back(tmp_path: Path) -> None:
+    more = "compression algo gzip\n    compression type text/event-stream"
+    with (
+        serve(Slow(tokens=120)) as engine,
+        haproxy(tmp_path / "h", f"127.0.0.1:{engine}", more=more) as (port, _),
+    ):
+        report = probed(tmp_path, f"http://127.0.0.1:{port}")
+    assert streamed(report)["encoding"] == "gzip"
+    assert report["primary"]["check"] == "server-stream-buffered"
