@@ -15,7 +15,7 @@ from infer_doctor.fixes.log import cure
 from infer_doctor.logs.answers import Answer
 from infer_doctor.logs.frames import TRAINING
 from infer_doctor.logs.numbers import answer
-from infer_doctor.logs.outlived import after_ready, overcome, stopping, unproven
+from infer_doctor.logs.outlived import after_ready, fails_after, overcome, stopping, unproven
 from infer_doctor.logs.story import Hit, Start, Unknown, in_order
 from infer_doctor.model import Category, Confidence, Evidence
 from infer_doctor.redact import mask_line
@@ -88,6 +88,8 @@ def causes(start: Start, alive: int) -> list[Cause]:
     for hit in in_order(start.hits):
         if ready and hit.place.source == ready.source and hit.place.line < ready.line:
             continue  # it became ready after it
+        if hit.signature.remark and not fails_after(start, hit):
+            continue
         if stopping(start, hit.place) or hit.stage == TRAINING or overcome(start, hit):
             continue
         kept.setdefault(hit.signature.id, []).append(hit)

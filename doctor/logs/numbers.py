@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from infer_doctor.catalog.vllm import LORA_RANKS
 from infer_doctor.fixes.log import cure
 from infer_doctor.logs import budget, parallel, ports
 from infer_doctor.logs.answers import Answer, number, since
@@ -17,9 +18,6 @@ from infer_doctor.logs.figures import count, figure
 from infer_doctor.logs.story import Hit, Start
 
 __all__ = ["answer"]
-
-LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""vllm/config/lora.py 0.32, MaxLoRARanks."""
 
 UNITS = {"KiB": 1 / (1 << 20), "MiB": 1 / 1024, "GiB": 1.0, "TiB": 1024.0}
 """GiB."""

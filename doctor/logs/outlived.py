@@ -40,6 +40,17 @@ def overcome(start: Start, hit: Hit) -> bool:
     )
 
 
+def fails_after(start: Start, hit: Hit) -> bool:
+    """Whether a failure that names no reason follows."""
+    line = hit.place.line
+    if any(row.place.line > line for row in start.unknown):
+        return False
+    return any(
+        other.signature.effect == "wrapper" and other.loud and other.place.line > line
+        for other in start.hits
+    )
+
+
 def _went_on(start: Start, hit: Hit) -> bool:
     """Whether the log shows marks after it and no failure at all."""
     if start.unknown or any(

@@ -47,7 +47,7 @@ ENGINES_OWN = re.compile(
 """A line that an inference engine, its server or its libraries may have written."""
 
 ANOTHER = re.compile(
-    rb"\b(ollama|llama_model_loader|llm_load|ggml_cuda_init|sglang|text[-_]generation[-_]launcher|lmdeploy|mindie)"
+    rb"\b(ollama|llama_model_loader|llm_load|ggml_cuda_init|sglang|text[-_]generation[-_]launcher|lmdeploy|mindie|jaxlib)"
 )
 """Other engines say much of the same. So does a traceback that touches no library of an engine."""
 

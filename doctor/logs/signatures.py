@@ -52,6 +52,8 @@ class Signature:
     example: str
     strong: re.Pattern[str] | None
     unless: tuple[str, ...]
+    remark: bool
+    """A healthy process prints it too: a cause only where a failure without another one follows."""
     begins: re.Pattern[str] | None
     """Found in the text: a new process said it before any mark of a start."""
 
@@ -126,6 +128,7 @@ def _signature(id: str, engine: str, row: Mapping[str, str], bases: Mapping[str,
         example=row.get("example", ""),
         strong=re.compile(row["strong"]) if "strong" in row else None,
         unless=_lines(row.get("not-at", "")),
+        remark=row.get("remark") == "yes",
         begins=re.compile(row["begins"]) if "begins" in row else None,
     )
 

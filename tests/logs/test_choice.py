@@ -75,13 +75,13 @@ def test_the_first_cause_wins_over_what_follows() -> None:
             0,
             FREE,
             *["Process EngineCore:"] * 4,
-            "torch.distributed.DistBackendError: NCCL error, unhandled system error",
+            "RuntimeError: CUDA error: an illegal memory access was encountered",
             ECHO,
         )
     )
     assert log.cause is not None
     assert log.cause.signature == "free-memory"
-    assert [cause.signature for cause in log.others] == ["nccl-system-error"]
+    assert [cause.signature for cause in log.others] == ["cuda-illegal-access"]
 
 
 def test_a_root_wins_over_a_symptom_before_it() -> None:
