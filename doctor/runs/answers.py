@@ -28,6 +28,9 @@ TOP = 5
 OF_VLLM = ("return_token_ids", "return_tokens_as_token_ids")
 """Since 0.10.2 and 0.5: bytes that are no whole character all look alike as text."""
 
+BY_ID = "token_id:"
+"""How vLLM writes a token that is asked for by its id."""
+
 AT_ONCE = 8
 ANSWER_S = 300.0
 FORM = 1
@@ -60,11 +63,12 @@ class Answer:
 
 @frozen
 class Answers:
-    """All answers of one endpoint, by prompt."""
+    """All answers of one endpoint, by prompt; `chat` is None where it was not kept."""
 
     name: str
     model: str
     rows: Mapping[str, Answer]
+    chat: bool | None = None
 
 
 def ask(
@@ -77,7 +81,10 @@ def ask(
     score: Answers | None = None,
     progress: Progress | None = None,
 ) -> Answers:
-    """Ask all of them; `score` also asks how likely the other's answers are here. Raises NoServer."""
+    """Ask all of them; `score` also asks how likely the other's answers are here. Raises NoServer.
+
+    Completions are asked where there is no chat, or where the other was asked so.
+    """
     return asyncio.run(_ask(url, prompts, name, model, tokens, score, progress))
 
 
@@ -92,14 +99,14 @@ async def _ask(
 ) -> Answers:
     endpoint = await open_endpoint(url, model)
     asker = _Asker(endpoint, tokens)
-    chat = await asker.has_chat()
+    await asker.settle(completions=score is not None and score.chat is False)
     where = endpoint.route.address.url
     rows: dict[str, Answer] = {}
     waiting = iter(prompts)
 
     async def worker() -> None:
         for prompt in waiting:
-            answer = await asker.answer(prompt, chat=chat)
+            answer = await asker.answer(prompt)
             if score is not None and prompt.id in score.rows and not answer.error:
                 answer = await asker.scored(answer, score.rows[prompt.id])
             rows[prompt.id] = answer
@@ -110,7 +117,7 @@ async def _ask(
     if all(row.error for row in rows.values()):
         first = next(iter(rows.values()))
         raise NoServer(f"{where} answered none of {len(rows)} prompts: {first.error}")
-    return Answers(name=name or where, model=endpoint.model, rows=rows)
+    return Answers(name=name or where, model=endpoint.model, rows=rows, chat=asker.chat)
 
 
 class _Asker:
@@ -120,8 +127,9 @@ class _Asker:
         self._endpoint = endpoint
         self._tokens = tokens
         self._dialect = Dialect()
-        self._ids = True
-        """Whether the endpoint takes the words of vLLM."""
+        self._extra: dict[str, Any] = {}
+        """What the endpoint takes beyond the prompt."""
+        self.chat = True
 
     async def _post(self, path: str, body: dict[str, Any]) -> tuple[int | None, Any, str]:
         whole = {"model": self._endpoint.model, **body}
@@ -136,36 +144,39 @@ class _Asker:
             if not self._dialect.learn(spoken, answer.status, said):
                 return answer.status, found, mask_line(said)[:200]
 
-    async def has_chat(self) -> bool:
-        """Whether there is chat: a base model has no template and answers 400. What fails in another
-        way is not asked in another way, or the two sides would answer different prompts."""
-        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-        status, _, _ = await self._post("/chat/completions", body)
-        return status not in (*NO_SUCH_API, *WRONG_BODY)
+    async def settle(self, *, completions: bool) -> None:
+        """Chats or completions, and what may be asked for beside the text: once, for all prompts.
 
-    async def answer(self, prompt: Prompt, *, chat: bool) -> Answer:
+        A base model has no template and answers 400. What fails in another way is not asked in another
+        way, or the two sides would answer different prompts.
+        """
+        said = ""
+        for self.chat in (False,) if completions else (True, False):
+            logprobs = {"logprobs": True, "top_logprobs": TOP} if self.chat else {"logprobs": TOP}
+            for self._extra in ({**logprobs, **dict.fromkeys(OF_VLLM, True)}, logprobs, {}):
+                status, _, said = await self._ask("Hi", 1)
+                if status in NO_SUCH_API:
+                    break
+                if status not in WRONG_BODY:
+                    return
+        raise NoServer(
+            f"{self._endpoint.route.address.url} takes neither chats nor prompts: {said}"
+        )
+
+    async def _ask(self, text: str, tokens: int) -> tuple[int | None, Any, str]:
+        body: dict[str, Any] = {"max_tokens": tokens, "temperature": 0, "seed": 0, **self._extra}
+        if self.chat:
+            messages = [{"role": "user", "content": text}]
+            return await self._post("/chat/completions", {**body, "messages": messages})
+        return await self._post("/completions", {**body, "prompt": text})
+
+    async def answer(self, prompt: Prompt) -> Answer:
         """One prompt, greedily."""
-        base: dict[str, Any] = {"max_tokens": self._tokens, "temperature": 0, "seed": 0}
-        if self._ids:
-            base |= dict.fromkeys(OF_VLLM, True)
-        if chat:
-            body = {**base, "messages": [{"role": "user", "content": prompt.text}]}
-            body |= {"logprobs": True, "top_logprobs": TOP}
-        else:
-            body = {**base, "prompt": prompt.text, "logprobs": TOP}
-        path = "/chat/completions" if chat else "/completions"
-        status, found, said = await self._post(path, body)
-        if status == 400 and self._ids:
-            self._ids = False
-            body = {name: value for name, value in body.items() if name not in OF_VLLM}
-            status, found, said = await self._post(path, body)
-        if status == 400 and not chat:
-            body.pop("logprobs", None)
-            status, found, said = await self._post(path, body)
+        status, found, said = await self._ask(prompt.text, self._tokens)
         if status != 200 or not isinstance(found, dict) or not found.get("choices"):
             return Answer(prompt=prompt.id, error=said)
         try:
-            return _read(prompt.id, found, chat=chat)
+            return _read(prompt.id, found, chat=self.chat)
         except (AttributeError, KeyError, TypeError, ValueError):
             return Answer(prompt=prompt.id, error="the answer has not the form of OpenAI's API")
 
@@ -223,13 +234,14 @@ def _read(id: str, found: dict[str, Any], *, chat: bool) -> Answer:
 def _token(row: dict[str, Any]) -> str:
     """A token by its bytes where they are told: several that are no whole character look alike."""
     word, known = str(row.get("token")), row.get("bytes")
-    return bytes(known).hex() if known and not word.startswith("token_id:") else word
+    return bytes(known).hex() if known and not word.startswith(BY_ID) else word
 
 
 def write(answers: Answers, path: str) -> None:
     """As a file that `compare` takes instead of an endpoint."""
     rows = {id: dataclasses.asdict(row) for id, row in answers.rows.items()}
-    whole = {"form": FORM, "name": answers.name, "model": answers.model, "answers": rows}
+    whole = {"form": FORM, "name": answers.name, "model": answers.model, "chat": answers.chat}
+    whole["answers"] = rows
     Path(path).write_text(json.dumps(whole, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -243,7 +255,7 @@ def read(path: str) -> Answers:
             id: Answer(**{key: _tuple(value) for key, value in row.items()})
             for id, row in found["answers"].items()
         }
-        return Answers(name=found["name"], model=found["model"], rows=rows)
+        return Answers(name=found["name"], model=found["model"], rows=rows, chat=found.get("chat"))
     except (OSError, UnicodeDecodeError) as error:
         raise BadAnswers(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -5,6 +5,7 @@ All statistics are over prompts, which are independent of each other; tokens of 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -15,7 +16,7 @@ from typing import Literal
 
 from infer_doctor.facts.run import Bounds, Quality
 from infer_doctor.frozen import frozen
-from infer_doctor.runs.answers import Answer, Answers
+from infer_doctor.runs.answers import BY_ID, Answer, Answers
 from infer_doctor.runs.prompts import Prompt
 
 DIVERGENCE = 0.03
@@ -69,6 +70,10 @@ class Pair:
 
 def pair(baseline: Answer, candidate: Answer) -> Pair:
     """Positions count until the first difference: after it the contexts are others."""
+    if _form(baseline) != _form(candidate):  # another API, that names tokens otherwise
+        baseline, candidate = (
+            dataclasses.replace(row, tokens=(), top=()) for row in (baseline, candidate)
+        )
     one = baseline.tokens or tuple(baseline.text)
     other = candidate.tokens or tuple(candidate.text)
     same = 0
@@ -92,6 +97,11 @@ def pair(baseline: Answer, candidate: Answer) -> Pair:
         divergence=sum(values) / len(values) if values else None,
         worse=worse,
     )
+
+
+def _form(answer: Answer) -> tuple[bool, bool]:
+    """Whether it has tokens, and those by their ids."""
+    return bool(answer.tokens), any(token.startswith(BY_ID) for token in answer.tokens)
 
 
 def divergence(baseline: Mapping[str, float], candidate: Mapping[str, float]) -> float:
@@ -168,8 +178,12 @@ def compare(
     reasons = _reasons(divergences, perplexity, noise, broken)
     failed = [row for row in rows if row[2].error and not row[1].error]
     spared = sum(bool(row[1].error) and not row[2].error for row in rows)
-    lost = _more(spared, len(failed))
-    if lost:
+    lost = False
+    if baseline.chat and candidate.chat is False:
+        lost = True
+        reasons.append("the candidate takes no chats, as a model without a chat template")
+    if _more(spared, len(failed)):
+        lost = True
         reasons.append(f"{len(failed)} of {len(rows)} prompts failed: {failed[0][2].error}")
     first = [row.first for row in pairs if row.first is not None]
     worst = sorted(pairs, key=lambda row: -(row.divergence or 0.0))[:3]
