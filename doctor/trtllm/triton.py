@@ -18,6 +18,9 @@ PLACEHOLDER = re.compile(r"\$\{[^}\n]*\}")
 
 UNSET = "${"
 
+STRINGS = ("name", "backend", "platform")
+INTEGER = re.compile(r"-?(?:\d+|0[xX][0-9a-fA-F]+)")
+
 
 @frozen
 class Parameter:
@@ -134,6 +137,8 @@ def model_of(root: str, name: str, row: Mapping[str, Any]) -> TritonModel:
             message = read(text)
         except BadText as error:
             broken = str(error)
+        else:
+            broken = _refused(message)
     policy = message.message("model_transaction_policy")
     batching = message.message("dynamic_batching")
     scheduling = message.message("ensemble_scheduling")
@@ -164,6 +169,23 @@ def model_of(root: str, name: str, row: Mapping[str, Any]) -> TritonModel:
         broken=broken,
         files=tuple(row["files"]),
     )
+
+
+def _refused(message: Message) -> str | None:
+    """LINE: what the parser of Triton refuses in a field that takes one value (protobuf.dev, Text Format
+    Language: a singular field twice, a string without quotes, a number that is no integer)."""
+    for name in (*STRINGS, "max_batch_size"):
+        values = message.all(name)
+        if len(values) > 1:
+            return f"{values[1].line}: {name} is given twice"
+        for row in values:
+            if not isinstance(row.value, str) or UNSET in row.value:
+                continue
+            if name in STRINGS and not row.quoted:
+                return f"{row.line}: {name} takes a string in quotes, {row.value} has none"
+            if name not in STRINGS and (row.quoted or not INTEGER.fullmatch(row.value)):
+                return f"{row.line}: {name} takes an integer, {row.value} is none"
+    return None
 
 
 def _parameters(message: Message) -> Any:

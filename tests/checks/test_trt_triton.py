@@ -129,6 +129,31 @@ def test_limits_exceeded(
     assert all(row.source for row in finding.evidence)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "max_batch_size: 8",
+            "max_batch_size: 8\nmax_batch_size: 4",
+            "max_batch_size is given twice",
+        ),
+        ("max_batch_size: 8", "max_batch_size: 8.0", "takes an integer, 8.0 is none"),
+        ("max_batch_size: 8", 'max_batch_size: "8"', "takes an integer, 8 is none"),
+        ("max_batch_size: 8", "max_batch_size: 0x8", None),
+        ('backend: "tensorrtllm"', "backend: tensorrtllm", "takes a string in quotes"),
+        ('backend: "tensorrtllm"', "backend: 'tensorrtllm'", None),
+        ('name: "tensorrt_llm"', "", None),
+    ],
+)
+def test_what_the_parser_of_triton_refuses(
+    tmp_path: Path, built: Path, old: str, new: str, words: str | None
+) -> None:
+    found = made(tmp_path, built, replace={"tensorrt_llm": (old, new)})
+    messages = [f.message for f in examine(config_broken, found).findings]
+    assert [words in message for message in messages if words] == ([True] if words else [])
+    assert bool(messages) is bool(words)
+
+
 def test_ranks_wrong(tmp_path: Path) -> None:
     two = engine(tmp_path / "two", tp=2)
     path = repository(tmp_path / "r", two)
