@@ -178,7 +178,7 @@ def argument_value(
 
     ## How it decides
     Choices, numbers and shares as the parsers and config classes declare them; what is silently replaced
-    (attn_backend up to 1.2) is a warning, and `${...}` that a script is to fill in is not judged.
+    (attn_backend) is a warning, and `${...}` that a script is to fill in is not judged.
     Plugins take auto, float16, float32, bfloat16, int32 or disable (0.14), gemm_plugin fp8 too,
     features enable or disable.
 

@@ -23,7 +23,7 @@ def name_missing(code: ClientCode) -> Iterator[Finding]:
     ## How it decides
     `from tensorrt_llm import X` with a name of a short list: TRTLLMEngine and the like, which advice
     on the web uses, and vLLM's LLMEngine, EngineArgs and others (tensorrt_llm/__init__.py of 0.9 to
-    1.2 exports none of them). Other names are not judged: not every release was read. Not in a `try`.
+    1.2 and of late 2026 exports none of them). Other names are not judged: not every release was read. Not in a `try`.
 
     ## Fix safety
     Manual: the class that there is takes other arguments.

@@ -53,7 +53,7 @@ ARGUMENTS = _names(
     sampler_force_async_worker mla_skip_correction_threshold enable_mla_skip_correction
     enable_speculative_beam_history_d2h encoder_cuda_graph_config
     enable_encoder_decoder_mixed_cuda_graph use_cute_dsl_bf16_bmm use_cute_dsl_bf16_gemm
-    use_cute_dsl_blockscaling_bmm use_cute_dsl_blockscaling_mm use_fine_grained_sync
+    use_cute_dsl_blockscaling_bmm use_cute_dsl_blockscaling_mm use_fine_grained_sync sleep_config
     """
 )
 
@@ -171,16 +171,16 @@ CHOICES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-CHOICES_SINCE = (1, 3)
-"""From here attn_backend and kv_cache_config.dtype are checked against CHOICES (the manifest)."""
-
-KV_DTYPES_BEFORE = ("auto", "fp8", "nvfp4")
+KV_DTYPES_UNTIL = (1, 3)
+KV_DTYPES = ("auto", "fp8", "nvfp4")
 """Up to 1.2 the PyTorch backend refuses other values of kv_cache_config.dtype ("Overriding KV cache
-quantization with an invalid type", model_loader.py; seen with bf16 and, on 1.2.1, with int8)."""
+quantization with an invalid type", model_loader.py; seen with bf16 and, on 1.2.1, with int8). The
+newest takes those of CHOICES."""
 
-IGNORED_BEFORE: dict[str, str] = {"attn_backend": "TRTLLM"}
-"""Fields whose unknown values are not refused up to 1.2 -> what is taken instead
-(_torch/attention_backend/utils.py, get_attention_backend)."""
+IGNORED: dict[str, str] = {"attn_backend": "TRTLLM"}
+"""Fields that are plain strings, also in the newest (its manifest lists values for telemetry alone) ->
+what is taken for a value that nothing knows (_torch/attention_backend/utils.py,
+get_attention_backend)."""
 
 NUMBERS = _names(
     """
@@ -246,8 +246,9 @@ GENERATE_WRONG: dict[str, str] = {
 NEVER = _names(
     """
     TRTLLMEngine TrtLLMEngine TRTEngine TRTLLM TensorRTLLM TensorRTLLMEngine TensorRTEngine
-    TrtLlmEngine LLMEngine AsyncLLMEngine AsyncLLM EngineArgs AsyncEngineArgs PoolingType
+    TrtLlmEngine LLMEngine AsyncLLMEngine EngineArgs AsyncEngineArgs PoolingType
     InferenceEngine LLMRuntime
     """
 )
-"""Names that `from tensorrt_llm import` never had (__init__.py of 0.9 to 1.2): of vLLM, or made up."""
+"""Names that `from tensorrt_llm import` never had (__init__.py of 0.9 to 1.2 and of a checkout of late
+2026): of vLLM, or made up. AsyncLLM, which vLLM has too, came with Ray as orchestrator."""

@@ -149,14 +149,13 @@ class Fields:
             return
         choices = self._choices(name)
         if choices is not None and isinstance(value, str) and value not in choices:
-            instead = fields.IGNORED_BEFORE.get(name)
-            refused = instead is None or reaches(self.written, fields.CHOICES_SINCE)
+            instead = fields.IGNORED.get(name)
             message = f"{name} takes {', '.join(choices)}; {value} is none of them"
             self._field_problem(
-                "choice" if refused else "ignored",
+                "ignored" if instead else "choice",
                 keyword,
                 name,
-                message if refused else f"{message}, and {instead} is taken (up to 1.2)",
+                f"{message}, and {instead} is taken" if instead else message,
                 text=value,
                 nearest=nearest(value, choices, 0.4),
             )
@@ -169,11 +168,12 @@ class Fields:
             )
 
     def _choices(self, name: str) -> tuple[str, ...] | None:
-        if name == "kv_cache_config.dtype" and reaches(self.written, fields.CHOICES_SINCE) is False:
+        before = reaches(self.written, fields.KV_DTYPES_UNTIL) is False
+        if name == "kv_cache_config.dtype" and before:
             backend = self.given.get("backend")
             if backend is not None and backend.value in ("tensorrt", "trt"):
                 return None
-            return fields.KV_DTYPES_BEFORE
+            return fields.KV_DTYPES
         return fields.CHOICES.get(name)
 
     def _undecided(self, keyword: Keyword, name: str) -> None:

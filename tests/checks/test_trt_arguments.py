@@ -221,7 +221,7 @@ VALUES = [
     ("kv_cache_config: {dtype: nvfp4}", "1.2.1", None),
     ("backend: tensorrt\nkv_cache_config: {dtype: bfloat16}", "1.2.1", None),
     ("attn_backend: flashinfer", "1.2.1", "warning"),
-    ("attn_backend: flashinfer", "1.4.0", "error"),
+    ("attn_backend: flashinfer", "1.4.0", "warning"),
     ("attn_backend: FLASHINFER", "1.0.0", None),
     ("kv_cache_config: {free_gpu_memory_fraction: '90%'}", "1.2.1", "error"),
     ("kv_cache_config: {free_gpu_memory_fraction: '0.9'}", "1.2.1", None),
@@ -251,6 +251,11 @@ def test_a_blank_after_the_backslash(command: str) -> None:
     (finding,) = examine(argument_unknown, *facts(launch, "0.17.0")).findings
     assert "a blank after the backslash ends the command" in finding.message
     assert finding.evidence[0].line == 1
+
+
+def test_async_llm_is_exported() -> None:
+    text = "from tensorrt_llm import AsyncLLM, SamplingParams\n\nAsyncLLM(model='m')\n"
+    assert examine(name_missing, code(text)).findings == ()
 
 
 def test_a_candidate_is_never_sure_to_have_dropped_a_flag() -> None:
