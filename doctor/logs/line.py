@@ -64,6 +64,8 @@ GLOG = re.compile(
     r"\[?(?:rank\d+\]:)?\[?(?P<letter>[IWEF])(?P<time>\d{4} \d\d:\d\d:\d\d(?:\.\d+)?) (?:\d+ )?"
     r"(?P<file>[\w./+-]+:\d+)\]\s?"
 )
+NCCL = re.compile(r"(?P<host>[\w.-]+):\d+:\d+ \[\d+\] (?:[\w./]+:\d+ )?NCCL (?P<level>INFO) ?")
+"""Its news tells of libraries that are not there and of calls that failed, and goes on."""
 UVICORN = re.compile(rf"(?P<level>{LEVELS}):\s+")
 LETTERS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "CRITICAL", "V": "DEBUG", "D": "DEBUG"}
 
@@ -195,7 +197,7 @@ def _line(text: str, outer: str | None) -> Line:
             time = time or groups.get("time")
             if match.re is ISO and not level and (kserve := KSERVE.match(text, match.end())):
                 level, match = kserve["level"], kserve
-        elif match := UVICORN.match(text):
+        elif match := UVICORN.match(text) or NCCL.match(text):
             level = match["level"] or level
         else:
             break
