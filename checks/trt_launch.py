@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infer_doctor.catalog.trtllm_releases import RUNTIME_LIMITS, reaches
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import Gpus
@@ -30,6 +31,8 @@ FLAGS = {
     "pipeline_parallel_size": "--pp_size",
     "context_parallel_size": "--cp_size",
 }
+RUNTIME = ("max_batch_size", "max_num_tokens")
+
 WITH_ANSWER = 2
 """max_seq_len counts prompt and answer: NVIDIA's own recipes write 9,256 over 8,448 for prompts of 8,192
 tokens (examples/configs), so only what is more than twice the batch is told."""
@@ -176,34 +179,54 @@ def gpus_few(
 
 
 @check("trt-limits-exceeded", severity="warning", category="trt_limits", since="0.3")
-def limits_exceeded(engine: TrtEngine, launch: Launch, options: EngineOptions) -> Iterator[Finding]:
+def limits_exceeded(
+    engine: TrtEngine, launch: Launch, options: EngineOptions, release: TrtRelease
+) -> Iterator[Finding]:
     """The launch asks for more than the engine was built for.
 
     ## Why it matters
-    Limits are fixed when an engine is built: requests beyond them are refused ("The sum of prompt
-    length and max_tokens should not exceed max_seq_len", "maxBeamWidth"), or the server does not
-    start, and larger numbers in the launch change nothing.
+    Limits are fixed when an engine is built. "max_batch_size [2048] is greater than
+    build_config.max_batch_size [64]" ends the start, also where nobody wrote 2048; other larger numbers
+    change nothing, or requests beyond the build are refused ("maxBeamWidth").
 
     ## How it decides
     max_batch_size, max_seq_len, max_input_len, max_num_tokens and max_beam_width that the launch gives
-    against build_config of config.json. Beams beyond the build are an error, the others a warning:
-    the engine takes the smaller number.
+    against build_config of config.json. The first and max_num_tokens end the start of trtllm-serve from
+    0.20 to 1.2, whose defaults count too, and of LLM(...) from 0.20 on (llm_args.py,
+    validate_build_config_with_runtime_params); beams beyond the build do (C++:
+    "Runtime configured max beam width"). The others are a warning: the engine's number counts.
 
     ## Fix safety
     Safe: the launch gets the engine's number. Larger ones need a new build.
     """
     if engine.kind != "engine" or launch.entry == "trtllm-build":
         raise NotApplicable("the launch loads no engine")
+    first, gone = RUNTIME_LIMITS
+    late, after = reaches(release.version, first), reaches(release.version, gone)
+    serves = launch.entry in ("trtllm-serve", "LLM") and not judge.is_bare(launch)
+    runs = serves and judge.backend_of(launch, options, release) == "tensorrt"
+    checked = runs and late is True and after is not True
     for name in LIMITS:
         value, built = whole(options, name), engine.limit(name)
+        refused = checked and name in RUNTIME
+        by_default = value is None and refused and after is False and launch.entry == "trtllm-serve"
+        if by_default:
+            value = options.defaults.get(name)
         if value is None or built is None or value <= built:
             continue
+        asks = "trtllm-serve takes" if by_default else "the launch asks for"
+        unless = " where none is given" if by_default else ""
+        ends = ": it ends at the start" if refused else ""
+        beams = name == "max_beam_width"
         yield Finding(
             about=f"{engine.path} {name}",
-            severity="error" if name == "max_beam_width" else "warning",
-            message=f"the launch asks for {name} {value:,}, the engine was built for {built:,}",
+            severity="error" if refused or beams else "warning",
+            confidence="likely" if refused and after is None else "certain",
+            message=f"{asks} {name} {value:,}{unless}, the engine was built for {built:,}{ends}",
             evidence=judge.present(
-                judge.given(options, name), judge.of_config(engine, f'"{name}": {built}')
+                judge.given(options, name),
+                judge.of_config(engine, f'"{name}": {built}'),
+                judge.of_release(release) if refused else None,
             ),
             fixes=(
                 change(launch, options, name, f"--{name}", built),

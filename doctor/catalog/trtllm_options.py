@@ -38,7 +38,7 @@ ARGUMENTS = _names(
     batch_wait_timeout_ms batch_wait_timeout_iters batch_wait_max_tokens_ratio
     torch_compile_config enable_autotuner enable_layerwise_nvtx_marker enable_min_latency
     stream_interval force_dynamic_quantization allreduce_strategy checkpoint_loader
-    checkpoint_format kv_connector_config mm_encoder_only ray_worker_extension_cls
+    checkpoint_format kv_connector_config connector_config mm_encoder_only ray_worker_extension_cls
     orchestrator_type num_postprocess_workers postprocess_tokenizer_dir reasoning_parser
     fail_fast_on_attention_window_too_large gather_generation_logits return_perf_metrics backend
     otlp_traces_endpoint checkpoint_io_policy disable_mm_encoder dwdp_config

@@ -47,6 +47,12 @@ REUSE_FITTED_SINCE = (0, 17)
 """KV cache reuse without paged context attention is turned off with a warning (release notes;
 trtGptModelInflightBatching.cpp, fixExecutorConfig); before it ended the start."""
 
+RUNTIME_LIMITS = ((0, 20), (1, 3))
+"""From the one to before the other trtllm-serve gives LLM(...) its max_batch_size and max_num_tokens, also
+the defaults of 2048 and 8192, and llm_args.py refuses what is more than the engine's build_config
+(commands/serve.py of 0.20 and 1.1, validate_build_config_with_runtime_params; a log of 1.1.0). serve.py
+of 0.19 put them into a build_config that is ignored for engines, that of 1.3.0rc leaves defaults out."""
+
 WINDOW_FITTED_SINCE = (0, 12)
 """A KV cache for less than one sequence shortens the sequence; before it ended the start
 (kvCacheManager.cpp, "must be large enough to process at least 1 sequence")."""

@@ -101,21 +101,56 @@ def test_gpus_few(two: Path) -> None:
 
 
 def test_limits_exceeded(two: Path) -> None:
-    launch, _, options = facts(f"trtllm-serve {two} --max_seq_len 8192 --max_batch_size 64")
+    launch, release, options = facts(f"trtllm-serve {two} --max_seq_len 8192 --max_batch_size 64")
     good, _, fine = facts(f"trtllm-serve {two} --max_seq_len 4096")
     contract(
         limits_exceeded,
-        fires=[read_engine(two), launch, options],
-        passes=[read_engine(two), good, fine],
+        fires=[read_engine(two), launch, options, release],
+        passes=[read_engine(two), good, fine, release],
     )
-    (finding,) = examine(limits_exceeded, read_engine(two), launch, options).findings
+    (finding,) = examine(limits_exceeded, read_engine(two), launch, options, release).findings
     assert finding.message == (
         "the launch asks for max_seq_len 8,192, the engine was built for 4,096"
     )
     assert "--max_seq_len 8192" in finding.fixes[1].actions[0].text
     launch, _, options = facts(f"trtllm-serve {two} --max_beam_width 4")
-    (finding,) = examine(limits_exceeded, read_engine(two), launch, options).findings
+    (finding,) = examine(limits_exceeded, read_engine(two), launch, options, release).findings
     assert finding.severity == "error"
+
+
+SERVED = "trtllm-serve {} --backend tensorrt"
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "message", "confidence"),
+    [
+        ("1.1.0", SERVED, "trtllm-serve takes max_batch_size 2,048 where none is given", "certain"),
+        ("0.20.0", "trtllm-serve {}", "trtllm-serve takes max_batch_size 2,048", "certain"),
+        ("0.19.0", "trtllm-serve {}", None, None),
+        (
+            "1.0.0",
+            f"{SERVED} --max_batch_size 128",
+            "the launch asks for max_batch_size 128",
+            "certain",
+        ),
+        ("1.0.0", f"{SERVED} --max_batch_size 64", None, None),
+        ("1.3.0rc5", SERVED, None, None),
+        ("1.3.0rc5", f"{SERVED} --max_batch_size 128", "asks for max_batch_size 128", "likely"),
+        ("1.1.0", "trtllm-serve {}", None, None),  # trt-engine-unsupported says it
+    ],
+)
+def test_what_ends_the_start_of_an_engine(
+    two: Path, version: str, line: str, message: str | None, confidence: str | None
+) -> None:
+    launch, release, options = facts(line.format(two), version)
+    found = examine(limits_exceeded, read_engine(two), launch, options, release).findings
+    assert [(f.severity, f.confidence) for f in found] == (
+        [("error", confidence)] if message else []
+    )
+    assert all(str(message) in f.message for f in found)
+    for finding in found:
+        assert finding.message.endswith("the engine was built for 64: it ends at the start")
+        assert finding.fixes[0].title == "Start with --max_batch_size 64"
 
 
 def test_prompt_limit(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def right_engine_alone(at: Path) -> Words:
 
 def right_serve_20(at: Path) -> Words:
     built = engine(at / "e", version="0.20.0", tp=2)
-    return ["--engine", "tensorrt-llm==0.20.0", "--", "trtllm-serve", str(built), "--tp_size", "2"]
+    line = ["trtllm-serve", str(built), "--tp_size", "2", "--max_batch_size", "64"]
+    return ["--engine", "tensorrt-llm==0.20.0", "--", *line]
 
 
 def right_mpi(at: Path) -> Words:
@@ -174,6 +175,12 @@ def wrong_pointer(at: Path) -> Words:
 def wrong_sizes(at: Path) -> Words:
     built = engine(at / "e", version="0.20.0", tp=2)
     return ["--engine", "tensorrt-llm==0.20.0", "--", "trtllm-serve", str(built), "--tp_size", "4"]
+
+
+def wrong_batch(at: Path) -> Words:
+    built = engine(at / "e", version="1.1.0")
+    line = ["trtllm-serve", str(built), "--backend", "tensorrt"]
+    return ["--engine", "tensorrt-llm==1.1.0", "--", *line]
 
 
 def wrong_backend(at: Path) -> Words:
@@ -310,6 +317,7 @@ WRONG: list[tuple[Callable[[Path], Words], set[str]]] = [
     (wrong_old_form, {"trt-engine-form-old"}),
     (wrong_pointer, {"trt-ranks-differ"}),
     (wrong_sizes, {"trt-ranks-other"}),
+    (wrong_batch, {"trt-limits-exceeded"}),
     (wrong_backend, {"trt-engine-unsupported"}),
     (wrong_era, {"trt-engine-unsupported"}),
     (wrong_gpu, {"trt-quantization-gpu"}),
