@@ -13,7 +13,7 @@ from infer_doctor.fixes.server import (
     read_server_log,
     restart_frontend,
 )
-from infer_doctor.fixes.server_way import ask_with_tls
+from infer_doctor.fixes.server_way import ask_inside_mesh, ask_with_tls
 from infer_doctor.model import Finding
 from infer_doctor.registry import check
 
@@ -116,7 +116,8 @@ def connection_lost(answers: Answers) -> Iterator[Finding]:
     ## How it decides
     A request was sent and the connection was closed or reset before the first byte. Reasons: the
     process ends, a front end that is overloaded drops connections, a port of another protocol, TLS
-    where http:// was asked, or a mesh that wants mutual TLS.
+    where http:// was asked, or a mesh that wants mutual TLS: in TLS 1.3 its alert comes after the
+    handshake (RFC 8446, section 6.2: certificate_required).
 
     ## Fix safety
     Manual.
@@ -125,6 +126,15 @@ def connection_lost(answers: Answers) -> Iterator[Finding]:
     if not lost:
         return
     row, count = lost[0], len(lost)
+    if "certificate required" in row.said:
+        yield Finding(
+            about=answers.url,
+            message=f"{answers.url} wants a certificate of its clients (mutual TLS), and none was given",
+            category="auth",
+            evidence=tuple(one.evidence for one in _proof(answers, row)),
+            fixes=(ask_inside_mesh(),),
+        )
+        return
     yield Finding(
         about=answers.url,
         message=f"{count} of {len(answers.exchanges)} requests to {answers.url} got no answer: "

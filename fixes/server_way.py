@@ -129,6 +129,15 @@ def ask_without_tls(host: str, port: int) -> Fix:
     )
 
 
+def ask_inside_mesh() -> Fix:
+    """The doctor has no certificate to show."""
+    return fix(
+        "ask-inside-mesh",
+        "Ask from where the certificate is: inside the mesh, or the engine itself on its own machine",
+        command("kubectl exec POD -c vllm -- curl -s http://127.0.0.1:8000/health"),
+    )
+
+
 def ask_with_tls(url: str) -> Fix:
     """https instead of http."""
     secure = url.replace("http://", "https://", 1)

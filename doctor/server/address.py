@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 API = "/v1"
+ENDPOINTS = ("/chat/completions", "/completions")
+"""What a URL may end with that was copied whole; before it stands the base, as openai's clients take it."""
+
 PORTS = {"http": 80, "https": 443}
 
 
@@ -68,12 +71,16 @@ def parse(text: str) -> Address:
     root = path if place < 0 else path[:place]
     if path.endswith("/metrics"):
         root = path.removesuffix("/metrics")
+    api = root + API
+    ending = next((name for name in ENDPOINTS if path.endswith(name)), "")
+    if place < 0 and ending:
+        api = root = path.removesuffix(ending)
     return Address(
         scheme=scheme,
         host=_ascii(parts.hostname),
         port=port or PORTS[scheme],
         root=root,
-        api=root + API,
+        api=api,
         given=path,
     )
 

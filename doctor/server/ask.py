@@ -25,6 +25,9 @@ MOST_REQUESTS = 8
 
 REFUSED = (401, 403)
 SAID_LIMIT = 240
+PADDING = 1 << 16
+"""Bytes of blanks that may stand before JSON: DeepSeek and OpenRouter keep connections alive by them."""
+
 TICK_S = 0.005
 FOLLOW_S = 0.02
 
@@ -285,7 +288,8 @@ def _said(answer: Answer, body: bytes, *, wants_json: bool) -> tuple[str, bool]:
     if answer.status is None or answer.error:
         return mask_line(answer.said)[:SAID_LIMIT], False
     failed = not 200 <= answer.status < 300
-    found = parsed(body) if body[:1] in (b"{", b"[") else None
+    begin = body[:PADDING].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    found = parsed(body) if begin in (b"{", b"[") else None
     told = error_text(found)
     hidden = not failed and bool(told) and not (isinstance(found, dict) and found.get("choices"))
     if failed and not told:

@@ -266,13 +266,19 @@ def _told(seen: certificate.Certificate | None) -> dict[str, Any]:
 
 def proxy_of(address: Address, variables: Mapping[str, str]) -> tuple[str, str] | None:
     """The variable and the proxy that requests, httpx and curl would take for this address."""
-    lowered = {name.lower(): name for name in variables}
-    if "no_proxy" in lowered and _bypassed(address, variables[lowered["no_proxy"]]):
+    given = _chosen(variables)
+    if "no_proxy" in given and _bypassed(address, variables[given["no_proxy"]]):
         return None
     for name in (f"{address.scheme}_proxy", "all_proxy"):
-        if name in lowered and (value := variables[lowered[name]].strip()):
-            return lowered[name], value.rpartition("@")[2]
+        if name in given and (value := variables[given[name]].strip()):
+            return given[name], value.rpartition("@")[2]
     return None
+
+
+def _chosen(variables: Mapping[str, str]) -> dict[str, str]:
+    """Name in lower case -> the one that counts: that in lower case, also when it is empty (urllib)."""
+    upper = {name.lower(): name for name in variables if name.isupper()}
+    return upper | {name: name for name in variables if name.islower()}
 
 
 def _bypassed(address: Address, listed: str) -> bool:

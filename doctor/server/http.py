@@ -141,6 +141,8 @@ class Wire(asyncio.Protocol):
         elif answer.first is None:
             answer.error = "reset" if isinstance(exc, ConnectionResetError) else "closed"
             answer.said = str(exc or "the connection was closed without an answer")
+            if isinstance(exc, ssl.SSLError):
+                answer.error, answer.said = "tls", (exc.reason or "").replace("_", " ").lower()
         elif answer.status is None:
             answer.error, answer.said = "not-http", shown(self._data)
         else:

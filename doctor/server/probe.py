@@ -74,6 +74,8 @@ class Found:
     model: str | None = field(default=None, repr=False)
     """The name that is asked for, not masked as in `models`."""
     dialect: Dialect = field(default_factory=Dialect)
+    api: str = ""
+    """The path under which the API was found."""
 
 
 async def probe(
@@ -82,7 +84,7 @@ async def probe(
     """Everything within `timeout_s`, whatever the server does."""
     deadline = time.monotonic() + question.timeout_s - RESERVE_S
     reach, route = await connect.reach(address, variables, deadline)
-    found = Found(reach=reach)
+    found = Found(reach=reach, api=address.api)
     if route is None:
         return found
     asker = Asker(
@@ -149,7 +151,7 @@ class _Run:
             where = self._elsewhere(place)
         _, models, (scraped, body) = await asyncio.gather(
             self.asker.get("health", f"{self.address.root}/health", self.light_s),
-            self.asker.get("models", f"{self.address.api}/models", self.light_s),
+            self.asker.get("models", f"{self.found.api}/models", self.light_s),
             where,
         )
         self._take_first(scraped, body)
@@ -207,8 +209,15 @@ class _Run:
         root = self.address.root
         other, body = await self.asker.get("models-bare", f"{root}/models", self.light_s)
         if other.fine and names.read(parsed(body), None, "", body) is not None:
-            self.skipped.append(f"requests for tokens: the API is under {root or '/'}, not /v1")
-            return False
+            if not root:
+                self.skipped.append("requests for tokens: the API is under /, not /v1")
+                return False
+            # The given path is the base itself: /v1beta/openai, /api/v3
+            found = names.read(parsed(body), self.question.model, f"GET {other.path}", body)
+            self.found.models = found
+            self.found.model = names.wanted(parsed(body), self.question.model)
+            self.found.api = root
+            return True
         if await triton.probe(self.asker, root, self.question.model, self.light_s):
             await self._measured(
                 "tokens"
@@ -238,7 +247,7 @@ class _Run:
         self.skipped.append("further requests for tokens: the stream brought none")
         if streamed.status in OTHER_WAY and not self._unknown_model():
             body = {"model": model, "input": PROMPT}
-            path = f"{self.address.api}/embeddings"
+            path = f"{self.found.api}/embeddings"
             await self._small("embedding", path, body)
             if self.asker.exchanges[-1].name == "embedding" and self.asker.exchanges[-1].fine:
                 await self._measured("tokens")
@@ -249,16 +258,17 @@ class _Run:
         """A chat, a completion, what was asked for, a wrong chat; False when one hangs."""
         body: dict[str, Any] = {"model": model, "max_tokens": SMALL_TOKENS}
         chat = {**body, "messages": [{"role": "user", "content": PROMPT}]}
-        chats = f"{self.address.api}/chat/completions"
+        chats = f"{self.found.api}/chat/completions"
         wanted = [
             ("chat", chats, chat),
-            ("completion", f"{self.address.api}/completions", {**body, "prompt": PROMPT}),
+            ("completion", f"{self.found.api}/completions", {**body, "prompt": PROMPT}),
         ]
         if self.question.structured:
             wanted.append(("structured", chats, {**chat, **features.STRUCTURED}))
         if self.question.tools:
             wanted.append(("tools", chats, {**chat, **features.TOOLS}))
-        wanted.append(("wrong", chats, {**chat, "max_tokens": 1, "temperature": -1}))
+        if "temperature" not in self.found.dialect.without:
+            wanted.append(("wrong", chats, {**chat, "max_tokens": 1, "temperature": -1}))
         for name, path, asked in wanted:
             await self._small(name, path, asked)
             row = self.asker.exchanges[-1]
@@ -297,12 +307,12 @@ class _Run:
         if models is not None and models.owner == "vllm":
             body["ignore_eos"] = True
         chat = {**body, "messages": [{"role": "user", "content": PROMPT}]}
-        path = f"{self.address.api}/chat/completions"
+        path = f"{self.found.api}/chat/completions"
         row, streamed = await self._one_stream(path, chat, behind)
         while self.asker.give_key(row) or self._learns(chat, row):
             row, streamed = await self._one_stream(path, chat, behind)
         if row.status in OTHER_WAY and not self._unknown_model():
-            path = f"{self.address.api}/completions"
+            path = f"{self.found.api}/completions"
             _, streamed = await self._one_stream(path, {**body, "prompt": PROMPT}, behind)
         elif behind and streamed.merged and streamed.lag_ms > streamed.total_ms / 2:
             _, again = await self._one_stream(path, chat, behind)  # this machine was late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -63,6 +64,12 @@ def _url(word: str, found: Targets) -> None:
 
 
 def _file(path: str, found: Targets, api: str) -> None:
+    socket = path.removeprefix("unix://")
+    if _is_socket(socket):
+        raise NoTarget(
+            f"{socket} is a Unix socket, and a probe takes http://; this makes one of it: "
+            f"socat TCP-LISTEN:8000,bind=127.0.0.1,fork UNIX-CONNECT:{socket}"
+        )
     text = read_text(path)
     name = "standard input" if path == "-" else path
     if exposition.is_exposition(text) or text.lstrip()[:1] == "[":
@@ -117,6 +124,13 @@ def _launches(path: str, found: Targets) -> None:
     if known.code is not None:
         found.limits += chain.of_code(known.code)
         found.gaps += known.code.gaps
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _written(path: str) -> float:

@@ -84,6 +84,8 @@ class Api:
     headers: tuple[str, ...] = ()
     key: tuple[str, str] | None = None
     refusal: Reply = ("401 Unauthorized", {"error": "Unauthorized"})
+    padding: str = ""
+    """Before every answer of JSON."""
     open: tuple[str, ...] = ()
     """Paths that need no key."""
 
@@ -95,7 +97,8 @@ class Api:
             parts = [f"Content-Type: {kind}", *self.headers]
             connection.sendall(answer(status, found.encode(), *parts))
             return
-        connection.sendall(answer(status, json.dumps(found).encode(), JSON, *self.headers))
+        text = self.padding + json.dumps(found)
+        connection.sendall(answer(status, text.encode(), JSON, *self.headers))
 
     def reply(self, path: str, head: bytes, body: dict[str, Any]) -> Reply:
         """Status and body."""
@@ -309,6 +312,8 @@ HEALTHY: dict[str, Handler] = {
         )
         + "data: [DONE]\n\n"
     ),
+    "blanks before JSON": Api(padding="\n\n \n"),
+    "byte order mark": Api(padding="\ufeff"),
     "embeddings": Api(
         models=[{"id": "m", "owned_by": "vllm", "max_model_len": 512}],
         fixed={

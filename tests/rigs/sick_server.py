@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 
 Handler = Callable[[socket.socket, bytes], None]
@@ -30,9 +31,12 @@ def _head(connection: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def serve(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator[int]:
+def serve(
+    handler: Handler, context: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> Iterator[int]:
     """Each connection is given to the handler with its request; the port while it runs."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, 0), family=family)
     ended = threading.Event()
 
     def one(connection: socket.socket) -> None:
@@ -151,6 +155,15 @@ def hang_up(connection: socket.socket, request: bytes) -> None:
 
 def silence(connection: socket.socket, request: bytes) -> None:
     time.sleep(60)
+
+
+def packed_bomb(connection: socket.socket, request: bytes) -> None:
+    """A thousandth of what it is when it is unpacked: 2 GB of zeros, again and again the same block."""
+    block = zlib.compressobj(9, wbits=31)
+    head = block.compress(bytes(1 << 20)) + block.flush(zlib.Z_FULL_FLUSH)
+    again = zlib.compressobj(9, wbits=-15)
+    more = again.compress(bytes(1 << 20)) + again.flush(zlib.Z_FULL_FLUSH)
+    connection.sendall(answer("200 OK", head + more * 2000, "Content-Encoding: gzip"))
 
 
 def bad_utf_eight(connection: socket.socket, request: bytes) -> None:

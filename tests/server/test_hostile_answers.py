@@ -63,6 +63,7 @@ def probed(folder: Path, *words: str, **variables: str) -> tuple[dict[str, Any],
         (sick_server.hang_up, "server-connection-lost"),
         (sick_server.silence, "server-silent"),
         (sick_server.bad_utf_eight, "server-error-hidden"),
+        (sick_server.packed_bomb, "server-answer-broken"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
@@ -136,9 +137,12 @@ def test_a_key_of_somebody_else_is_sent_only_when_it_is_wanted(tmp_path: Path) -
         ["http://a.example", "http://b.example"],
         ["http://a.example", "--key-file", "missing"],
         ["missing.prom"],
+        ["unix://socket"],
     ],
 )
 def test_wrong_usage_is_one_line(words: list[str], tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
     done = Run(tmp_path)("probe", *words)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import Authority
 from doctor_process import Run
 from other_servers import HEALTHY, SICK, Api
-from sick_server import Handler, serve
+from sick_server import Handler, answer, serve
 
 KEY = "sk-own-0123456789abcdef"
 
@@ -52,3 +55,57 @@ def test_a_measurement_speaks_as_the_probe_learned(tmp_path: Path) -> None:
     report, code = probed(tmp_path, HEALTHY["newer openai"], "--requests", "3")
     (level,) = report["measurements"]["load"]["levels"]
     assert (level["failed"], code) == ({}, 0)
+
+
+PLAIN = "http://127.0.0.1:{}"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "url"),
+    [
+        ("/v1", "http://localhost:{}/"),
+        ("/v1", PLAIN + "/v1/chat/completions"),
+        ("/v1beta/openai", PLAIN + "/v1beta/openai"),
+        ("/v1beta/openai", PLAIN + "/v1beta/openai/chat/completions"),
+        ("/api/v3", PLAIN + "/api/v3/"),
+    ],
+)
+def test_the_base_as_a_client_takes_it(prefix: str, url: str, tmp_path: Path) -> None:
+    with serve(Api(prefix=prefix)) as port:
+        words = ["probe", "--format", "json", "--requests", "2", url.format(port)]
+        done = Run(tmp_path)(*words)
+    report = json.loads(done.stdout)
+    assert (report["verdict"], done.returncode) == ("pass", 0), report["primary"]
+    assert report["measurements"]["load"]["levels"][0]["failed"] == {}
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+def test_an_address_of_ipv_six(tmp_path: Path) -> None:
+    with serve(Api(), host="::1") as port:
+        done = Run(tmp_path)("probe", f"http://[::1]:{port}/v1")
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_a_server_says_moves_no_cursor(tmp_path: Path) -> None:
+    def handler(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(answer("500 Oops", b"\x1b[31mred\x07\x9b", "Server: \x1b[2J"))
+
+    with serve(handler) as port:
+        done = Run(tmp_path)("probe", PLAIN.format(port))
+    assert "\\x1b[31mred" in done.stdout
+    assert not set(done.stdout) & {"\x1b", "\x07", "\x9b"}
+
+
+def test_mutual_tls(tmp_path: Path) -> None:
+    authority = Authority.begin(tmp_path / "ca")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(*authority.make("server", "IP:127.0.0.1"))
+    context.load_verify_locations(authority.trust)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with serve(Api(), context) as port:
+        run = Run(tmp_path, {"SSL_CERT_FILE": authority.trust})
+        done = run("probe", "--format", "json", f"https://127.0.0.1:{port}")
+    primary = json.loads(done.stdout)["primary"]
+    assert (primary["check"], primary["category"]) == ("server-connection-lost", "auth")
+    assert "mutual TLS" in primary["message"]

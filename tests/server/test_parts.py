@@ -27,6 +27,9 @@ from infer_doctor.server.sse import Events, error_text
         ("http://[::1]:8000", "[::1]:8000", "/v1"),
         ("HTTP://Host.Example:80", "host.example", "/v1"),
         ("http://host/v1beta", "host", "/v1beta/v1"),
+        ("http://host/chat/completions", "host", ""),
+        ("http://host/v1beta/openai/chat/completions", "host", "/v1beta/openai"),
+        ("http://host/api/completions/", "host", "/api"),
         ("http://b\u00fccher.example", "xn--bcher-kva.example", "/v1"),
     ],
 )
@@ -108,6 +111,15 @@ def test_keys() -> None:
             ("http_proxy", "http://proxy:1"),
         ),
         ({"http_proxy": "http://proxy:1", "NO_PROXY": "*"}, None),
+        (
+            {"http_proxy": "http://small:1", "HTTP_PROXY": "http://big:1"},
+            ("http_proxy", "http://small:1"),
+        ),
+        ({"HTTP_PROXY": "http://big:1", "http_proxy": ""}, None),
+        (
+            {"HTTP_PROXY": "http://big:1", "NO_PROXY": "*", "no_proxy": ""},
+            ("HTTP_PROXY", "http://big:1"),
+        ),
     ],
 )
 def test_the_proxy_of_the_environment(
