@@ -9,6 +9,7 @@ from infer_doctor.checks.trt_launch import whole
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities
+from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.trt_engine import TrtEngine
 from infer_doctor.facts.trt_release import TrtRelease
 from infer_doctor.fixes.trtllm import advise, change, rebuild
@@ -20,17 +21,18 @@ from infer_doctor.trtllm import judge
 MODEL_FLAGS = ("--model_dir", "--model", "--model_path", "--checkpoint-dir")
 
 
-@check("trt-build-lengths", severity="error", category="trt_build_flags", since="0.3")
+@check("trt-build-lengths", severity="warning", category="trt_build_flags", since="0.3")
 def build_lengths(launch: Launch, options: EngineOptions, release: TrtRelease) -> Iterator[Finding]:
     """The lengths of a build contradict each other.
 
     ## Why it matters
-    The build takes an hour and ends with an assertion, or with an engine that refuses the prompts it
-    was made for.
+    The build takes one number for the other with a warning among hundreds of lines, and an hour later
+    the engine refuses the prompts that it was made for, or takes more memory.
 
     ## How it decides
-    In a trtllm-build line: max_input_len above max_seq_len (builder.py of 0.12 to 1.2 asserts the
-    contrary), opt_num_tokens above max_num_tokens, max_num_tokens below tokens_per_block.
+    In a trtllm-build line: max_input_len above max_seq_len ("clipping it to max_seq_len", builder.py of
+    0.12 to 1.2), opt_num_tokens above max_num_tokens (lowered to it) and max_num_tokens below
+    tokens_per_block (raised to it; plugin.py, check_max_num_tokens).
 
     ## Fix safety
     Safe: one number of the line.
@@ -47,19 +49,29 @@ def build_lengths(launch: Launch, options: EngineOptions, release: TrtRelease) -
         high = whole(options, larger)
         if low is None or high is None or low <= high:
             continue
+        raised = smaller == "tokens_per_block"
+        taken = f"--{larger} becomes {low:,}" if raised else f"{high:,} is taken"
         yield Finding(
             about=f"{launch.name} {smaller}",
-            message=f"--{smaller} {low:,} is more than --{larger} {high:,}",
+            message=f"--{smaller} {low:,} is more than --{larger} {high:,}: {taken}",
             evidence=judge.present(judge.given(options, smaller), judge.given(options, larger)),
-            fixes=(change(launch, options, smaller, f"--{smaller}", high),),
+            fixes=(
+                change(launch, options, larger, f"--{larger}", low)
+                if raised
+                else change(launch, options, smaller, f"--{smaller}", high),
+            ),
         )
 
 
 @check("trt-checkpoint-kind", severity="error", category="trt_build_flags", since="0.3")
 def checkpoint_kind(
-    launch: Launch, options: EngineOptions, release: TrtRelease, engine: TrtEngine | None
+    launch: Launch,
+    options: EngineOptions,
+    release: TrtRelease,
+    engine: TrtEngine | None,
+    files: ModelFiles | None,
 ) -> Iterator[Finding]:
-    """trtllm-build gets no checkpoint of TensorRT-LLM: none at all, or an engine.
+    """trtllm-build gets no checkpoint of TensorRT-LLM: none at all, a Hugging Face model, or an engine.
 
     ## Why it matters
     Without --checkpoint_dir it ends with "AttributeError: 'NoneType' object has no attribute
@@ -67,7 +79,8 @@ def checkpoint_kind(
 
     ## How it decides
     A trtllm-build line has neither --checkpoint_dir nor --model_config nor --build_config, or the
-    folder that it names holds an engine.
+    folder that it names holds an engine, or a config.json with model_type or architectures and without
+    `architecture`, which a checkpoint must have (PretrainedConfig.from_dict, modeling_utils.py).
 
     ## Fix safety
     Manual: convert the model first.
@@ -105,6 +118,24 @@ def checkpoint_kind(
             message=f"{row.text} holds an engine, no checkpoint",
             evidence=judge.present(
                 judge.given(options, "checkpoint_dir"), judge.of_config(engine, "build_config")
+            ),
+            fixes=(cure,),
+        )
+    elif engine is None and files is not None and "model_cls_name" not in options.given:
+        config = files.config or {}
+        marks = [name for name in ("model_type", "architectures") if name in config]
+        if not marks or "architecture" in config:
+            return
+        row = options.given["checkpoint_dir"]
+        yield Finding(
+            about=launch.name,
+            message=f"{row.text} holds a Hugging Face model, no checkpoint of TensorRT-LLM",
+            evidence=judge.present(
+                judge.given(options, "checkpoint_dir"),
+                Evidence(
+                    source=files.path_of("config.json"),
+                    excerpt=f"{marks[0]}: {config[marks[0]]}, no architecture"[:200],
+                ),
             ),
             fixes=(cure,),
         )

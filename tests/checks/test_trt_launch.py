@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,20 @@ def test_build_lengths() -> None:
         fires=facts(f"{base} --max_input_len 4096"),
         passes=facts(f"{base} --max_input_len 1024"),
     )
+    rows = facts(f"{base} --max_input_len 4096 --max_num_tokens 32 --tokens_per_block 64")
+    clipped, raised = examine(build_lengths, *rows).findings
+    assert clipped.severity == "warning"
+    assert clipped.message.endswith("4,096 is more than --max_seq_len 2,048: 2,048 is taken")
+    assert raised.message.endswith("--max_num_tokens 32: --max_num_tokens becomes 64")
+
+
+def test_a_hugging_face_model_is_no_checkpoint(tmp_path: Path) -> None:
+    rows = facts(f"trtllm-build --checkpoint_dir {tmp_path}")
+    held = replace(model(), config={"model_type": "llama", "architectures": ["LlamaForCausalLM"]})
+    (finding,) = examine(checkpoint_kind, *rows, held).findings
+    assert "holds a Hugging Face model" in finding.message
+    ours = replace(model(), config={"architecture": "LlamaForCausalLM", "model_type": "llama"})
+    assert examine(checkpoint_kind, *rows, ours).outcome == "passed"
 
 
 def test_checkpoint_kind(tmp_path: Path) -> None:
