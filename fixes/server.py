@@ -61,12 +61,25 @@ def give_key(source: str | None) -> Fix:
         return fix(
             "give-key",
             "Give the server's key in VLLM_API_KEY or --key-file FILE",
-            text("the server has it from --api-key or VLLM_API_KEY of its own start"),
+            text("the server has it from VLLM_API_KEY or its own option --api-key"),
         )
     return fix(
         "correct-key",
         f"Put the server's own key into {source}",
-        text("compare with --api-key or VLLM_API_KEY of the server's start, not with this shell's"),
+        text(
+            "compare with VLLM_API_KEY of the server's start, not of this shell, or its --api-key"
+        ),
+    )
+
+
+def ask_without_password(gateway: str) -> Fix:
+    """A probe sends keys, no user and password."""
+    name = gateway.split("/")[0] or "the proxy"
+    return fix(
+        "ask-without-password",
+        f"Ask the engine behind {name} directly, or let {name} pass /v1 on without a password",
+        command("infer-doctor probe http://ENGINE:8000"),
+        text("nginx: auth_basic off; in the location of /v1, and a key at the engine instead"),
     )
 
 
@@ -165,7 +178,11 @@ def turn_on_feature(name: str) -> Fix:
 
 
 NO_DELAY = "option http-no-delay in defaults, frontend or backend"
-NO_DELAY_WHY = "without it HAProxy waits up to 200 ms for full segments; also check compression"
+NO_DELAY_WHY = (
+    "without it HAProxy waits up to 200 ms for full segments; Ray Serve's own HAProxy: "
+    "RAY_SERVE_HAPROXY_TCP_NODELAY=1; also check compression"
+)
+"""ray-project/ray #61468 (2026-03): mean TTFT 121 instead of 357 ms, 32 requests at once."""
 
 
 def stop_buffering(gateway: str) -> Fix:
