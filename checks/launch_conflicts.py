@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 
@@ -16,6 +17,21 @@ from infer_doctor.launch.model import Launch
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.vllm_arguments.table import ordered
+
+COMMANDS = (
+    "serve",
+    "bench",
+    "chat",
+    "collect-env",
+    "complete",
+    "download-kernels",
+    "launch",
+    "preload",
+    "render",
+    "run-batch",
+    "snapshot",
+)
+"""Of vLLM 0.6 to 0.33 (entrypoints/cli)."""
 
 OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 
@@ -62,22 +78,26 @@ def argument_conflict(launch: Launch, options: EngineOptions) -> Iterator[Findin
 
 @check("launch-command-missing", severity="error", category="launch_argument", since="0.3")
 def command_missing(launch: Launch) -> Iterator[Finding]:
-    """The launch runs `vllm` without a command: nothing is started.
+    """The launch runs `vllm` without a command, or with one that it does not have.
 
     ## Why it matters
-    `vllm` then prints its help and ends with success; a container of it restarts for ever. It is
-    easily done in Python: of a list that `shell=True` goes with, the shell gets the first word
-    alone (subprocess, "args").
+    `vllm` then prints its help and ends; a container of it restarts for ever. It is easily done in
+    Python: of a list that `shell=True` goes with, the shell gets the first word alone (subprocess,
+    "args").
 
     ## How it decides
-    The program is `vllm` and no word follows it. Nothing is told when words are not known.
+    The program is `vllm` and no word follows it, or one that no release from 0.6 to 0.33 has as a
+    command (entrypoints/cli). Nothing is told when words are not known.
 
     ## Fix safety
     Manual: what was meant stands around it.
     """
     if launch.engine != "vllm":
         raise NotApplicable(f"the launch starts {launch.engine or 'no engine that is known'}")
+    if launch.entry in COMMANDS:
+        return
     if launch.entry:
+        yield from _no_command(launch)
         return
     if launch.words or launch.gaps:
         raise Unavailable("what follows vllm could not be read")
@@ -95,6 +115,29 @@ def command_missing(launch: Launch) -> Iterator[Finding]:
             ),
         ),
         fixes=(advise("name-the-command", title, "vllm serve MODEL"),),
+    )
+
+
+def _no_command(launch: Launch) -> Iterator[Finding]:
+    """A command that `vllm` refuses."""
+    word = launch.program[-1] if launch.program else None
+    called = [posixpath.basename(row.text) for row in launch.program[-2:-1]]
+    if word is None or word.text != launch.entry or called != ["vllm"]:
+        return  # a module of Python, or LLM(...)
+    if word.unknown is not None:
+        raise Unavailable(f"the command is {word.unknown}, which the launch does not tell")
+    yield Finding(
+        about="vllm",
+        message=f"vllm has no command {word.text}: it prints its usage and starts nothing",
+        confidence="likely",
+        evidence=(
+            Evidence(
+                source=word.place.file,
+                line=word.place.line,
+                excerpt=" ".join(launch.command)[:200],
+            ),
+        ),
+        fixes=(advise("name-the-command", f"Write vllm serve instead of vllm {word.text}"),),
     )
 
 

@@ -125,6 +125,55 @@ def _connector_without_role(values: Values) -> str | None:
     return "--kv-transfer-config has kv_connector without kv_role"
 
 
+ROLES = ("kv_producer", "kv_consumer", "kv_both")
+
+
+def _role_unknown(values: Values) -> str | None:
+    inner = values.get("kv_transfer_config")
+    role = inner.get("kv_role") if isinstance(inner, dict) else None
+    if not isinstance(role, str) or role in ROLES:
+        return None
+    return f"--kv-transfer-config has kv_role {role}"
+
+
+DRAFTED = ("eagle", "eagle3", "medusa", "mlp_speculator", "draft_model")
+"""Methods whose draft is a model of its own; the others have it in the target or need none."""
+
+
+def _speculative_without_model(values: Values) -> str | None:
+    inner = values.get("speculative_config")
+    if not isinstance(inner, dict) or inner.get("num_speculative_tokens") is None:
+        return None
+    if inner.get("method") not in DRAFTED or inner.get("model") or values.get("spec_model"):
+        return None
+    return f"--speculative-config has the method {inner['method']}, but no model"
+
+
+def _external_without_rank(values: Values) -> str | None:
+    nodes, replicas = values.get("nnodes"), values.get("data_parallel_size")
+    if not values.get("data_parallel_external_lb") or not _number(replicas) or replicas < 2:
+        return None
+    if values.get("data_parallel_rank") is not None or (_number(nodes) and nodes > 1):
+        return None
+    return "--data-parallel-external-lb is given without --data-parallel-rank"
+
+
+def _nodes_without_address(values: Values) -> str | None:
+    nodes = values.get("nnodes")
+    if not _number(nodes) or nodes < 2 or values.get("master_addr"):
+        return None
+    if values.get("distributed_executor_backend") not in (None, "mp"):
+        return None
+    return f"--nnodes {nodes} is given without --master-addr"
+
+
+def _host_is_url(values: Values) -> str | None:
+    host = values.get("host")
+    if not isinstance(host, str) or "://" not in host:
+        return None
+    return f"--host {host} is a URL"
+
+
 def _headless_servers(values: Values) -> str | None:
     count = values.get("api_server_count")
     if not values.get("headless") or not _number(count) or count < 1:
@@ -364,6 +413,50 @@ RULES: tuple[Rule, ...] = (
         effect="refuses to start: kv_role is kv_producer, kv_consumer or kv_both",
         since="0.8.0",
         source="config/kv_transfer.py",
+        cure="none",
+    ),
+    Rule(
+        name="connector-role-unknown",
+        options=("kv_transfer_config",),
+        test=_role_unknown,
+        effect="refuses to start: kv_role is kv_producer, kv_consumer or kv_both",
+        since="0.6.5",
+        source="config/kv_transfer.py:114 of 0.32.0",
+        cure="none",
+    ),
+    Rule(
+        name="speculative-without-model",
+        options=("speculative_config",),
+        test=_speculative_without_model,
+        effect='refuses to start: "num_speculative_tokens was provided but without speculative model"',
+        since="0.9.0",
+        source="config/speculative.py:1188 of 0.32.0",
+        cure="none",
+    ),
+    Rule(
+        name="external-balancing-without-rank",
+        options=("data_parallel_external_lb", "data_parallel_size"),
+        test=_external_without_rank,
+        effect="refuses to start: each replica behind an external balancer is told its rank",
+        since="0.32.0",
+        source="engine/arg_utils.py:2427 of 0.32.0",
+        cure="none",
+    ),
+    Rule(
+        name="nodes-without-address",
+        options=("nnodes",),
+        test=_nodes_without_address,
+        effect="takes 127.0.0.1: the nodes never find each other unless all are this machine",
+        severity="warning",
+        source="config/parallel.py:313 of 0.32.0 (master_addr)",
+        cure="none",
+    ),
+    Rule(
+        name="host-is-url",
+        options=("host",),
+        test=_host_is_url,
+        effect="cannot listen on it and stops: an address or a name is wanted",
+        source="entrypoints/openai/api_server.py, create_server_socket (bind)",
         cure="none",
     ),
     Rule(

@@ -42,6 +42,10 @@ class PublishedConfig(ModelConfig):
     """The same for a well-known model that is not here, out of the catalogue: only likely."""
 
 
+OLD_OVERRIDES = ("rope_scaling", "rope_theta")
+"""Options of their own until 0.11 (config.py: hf_overrides.update)."""
+
+
 @probe
 def model_config(files: ModelFiles, options: EngineOptions) -> ModelConfig:
     """Needs config.json; a GGUF file and a name that is not here have none."""
@@ -79,7 +83,14 @@ def _overrides(options: EngineOptions) -> Mapping[str, Any]:
     overrides = options.get("hf_overrides")
     if isinstance(overrides, Unknown) or callable(overrides):
         raise Unavailable("--hf-overrides changes config.json in a way that is not known")
-    return overrides if isinstance(overrides, Mapping) else {}
+    found = dict(overrides) if isinstance(overrides, Mapping) else {}
+    for name in OLD_OVERRIDES:
+        value = options.get(name) if name in options.given else None
+        if isinstance(value, Unknown):
+            raise Unavailable(f"--{name.replace('_', '-')} changes config.json, it is not told how")
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def known_config(

@@ -107,10 +107,22 @@ def _with_cause(parsed: Parsed, entry: str) -> Iterator[Bad]:
         return
     first = next((bad for bad in parsed.bad if bad.fault == "leftover"), None)
     if entry != "serve" or model is None or model.text != "serve" or first is None:
-        yield from parsed.bad
+        before = last = None
+        for bad in parsed.bad:  # of `—max-model-len 512` the value is left over too
+            if not (bad.fault == before == "leftover" and _dashed(last) and not _dashed(bad.text)):
+                yield bad
+            before, last = bad.fault, bad.text
         return
     yield Bad(fault="leftover", token=model, text="serve")
     yield from (bad for bad in parsed.bad if bad is not first)
+
+
+DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+"""Hyphens and dashes that are not the one of the keyboard."""
+
+
+def _dashed(text: str | None) -> bool:
+    return (text or "-")[0] in DASHES
 
 
 def _is_shell(text: str) -> bool:
@@ -198,6 +210,14 @@ def _problem(bad: Bad, table: Table, entry: str) -> OptionProblem:
             f"{bad.option}={value}",
         )
     if bad.fault == "leftover":
+        if _dashed(bad.text):
+            name = "--" + (bad.text or "").lstrip(DASHES + "-")
+            return made(
+                "type",
+                f"{bad.text} begins with {(bad.text or '')[:1]} (U+{ord((bad.text or '-')[0]):04X}), "
+                "as word processors and web pages make it, and no hyphen: it is taken for no option",
+                name,
+            )
         if bad.option:
             return made(
                 "type",

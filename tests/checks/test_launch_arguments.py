@@ -67,6 +67,19 @@ def test_contract_of_a_program_without_a_command() -> None:
     contract(command_missing, fires=[read(["vllm"])], passes=[read(GOOD.split())])
     unread = examine(command_missing, read(["vllm", "--version"]))
     assert unread.outcome == "blocked"
+    (finding,) = examine(command_missing, read(["vllm", "server", "m"])).findings
+    assert finding.message.startswith("vllm has no command server")
+    for line in ("vllm bench serve --model m", "python -m vllm.entrypoints.openai.api_server"):
+        assert examine(command_missing, read(line.split())).outcome == "passed"
+
+
+@pytest.mark.parametrize("dash", ["\u2014", "\u2013-", "\u2212\u2212"])
+def test_a_dash_out_of_a_web_page(dash: str) -> None:
+    line = f"vllm serve m {dash}max-model-len 512"
+    (finding,) = result(argument_value, line).findings
+    assert f"U+{ord(dash[0]):04X}" in finding.message
+    assert finding.fixes[0].title.startswith("Write --max-model-len instead of")
+    assert result(argument_unknown, line).outcome == "passed"
 
 
 def test_contract_of_arguments_that_come_later() -> None:
@@ -141,6 +154,21 @@ def test_no_model_is_a_warning() -> None:
         ("--nnodes 2 --distributed-executor-backend ray", "0.32.0", "error", "executor mp"),
         ("--lora-modules a=/b", "0.32.0", "error", "LoRA is not enabled"),
         ("--kv-transfer-config.kv_connector X", "0.32.0", "error", "kv_role"),
+        (
+            '--kv-transfer-config {"kv_connector":"X","kv_role":"producer"}',
+            "0.32.0",
+            "error",
+            "has kv_role producer",
+        ),
+        (
+            '--speculative-config {"method":"eagle3","num_speculative_tokens":3}',
+            "0.32.0",
+            "error",
+            "has the method eagle3, but no model",
+        ),
+        ("--data-parallel-external-lb -dp 4", "0.32.0", "error", "is told its rank"),
+        ("--nnodes 2 --node-rank 1 --headless", "0.32.0", "warning", "without --master-addr"),
+        ("--host http://0.0.0.0", "0.32.0", "error", "is a URL"),
         ("--enable-chunked-prefill --enable-lora", "0.6.3", "error", "not supported with chunked"),
         ("--gpu-memory-utilization 1.5", "0.9.2", "error", "less than 1.0"),
         ("--swap-space 4", "0.12.0", "warning", "never swaps"),
@@ -161,6 +189,11 @@ def test_rules(line: str, version: str, severity: str, part: str) -> None:
     ("line", "version"),
     [
         ("--enable-auto-tool-choice --tool-call-parser hermes", "0.32.0"),
+        ('--kv-transfer-config {"kv_connector":"X","kv_role":"kv_both"}', "0.32.0"),
+        ('--speculative-config {"method":"mtp","num_speculative_tokens":1}', "0.32.0"),
+        ("--data-parallel-external-lb -dp 4 --data-parallel-rank 1", "0.32.0"),
+        ("--nnodes 2 --node-rank 1 --headless --master-addr 10.0.0.1", "0.32.0"),
+        ("--host ::1", "0.32.0"),
         ("--enable-chunked-prefill --enable-lora", "0.32.0"),
         ("--max-num-batched-tokens 256", "0.32.0"),
         ("--max-model-len 8192 --max-num-batched-tokens 2048", "0.32.0"),

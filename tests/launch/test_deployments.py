@@ -10,8 +10,13 @@ from launch_files import facts, launches_in
 from infer_doctor.checks.launch_arguments import argument_unknown, argument_value
 from infer_doctor.checks.launch_conflicts import command_missing
 from infer_doctor.checks.launch_gpus import gpus_too_few
+from infer_doctor.checks.launch_model import context_too_long
+from infer_doctor.facts.engine_options import EngineQuestion
+from infer_doctor.facts.model_config import published_config
 from infer_doctor.facts.vllm_options import engine_options, vllm_table
+from infer_doctor.launch.command import read
 from infer_doctor.launch.model import Launch
+from infer_doctor.model import CheckResult
 from infer_doctor.testing import examine
 
 MODAL = """
@@ -183,3 +188,18 @@ def test_ranks_of_a_node_are_called_by_their_option() -> None:
     (finding,) = examine(gpus_too_few, *given).findings
     assert finding.message.startswith("--data-parallel-size-local 8 needs 8 GPUs")
     assert "divide" not in finding.message
+
+
+def test_the_options_for_rope_of_older_versions_change_the_limit() -> None:
+    """--rope-scaling was an option until 0.11; YaRN's original length times its factor counts there."""
+    rope = '{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32768}'
+    line = f"vllm serve Qwen/Qwen3-8B --max-model-len 131072 --rope-scaling {rope}"
+    question = EngineQuestion(name="vllm", version="0.10.0")
+
+    def judged_line(text: str) -> CheckResult:
+        launch = read(text.split())
+        options = engine_options(launch, vllm_table(launch, None, None, question))
+        return examine(context_too_long, launch, options, published_config(options))
+
+    assert judged_line(line).outcome == "passed"
+    assert judged_line(line.partition(" --rope")[0]).outcome == "failed"
