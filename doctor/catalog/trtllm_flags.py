@@ -72,9 +72,17 @@ BUILD_FLAGS = _names(
     """
     strip_plan weight_sparsity weight_streaming fast_build enable_debug_output dry_run
     gather_context_logits gather_generation_logits gather_all_token_logits monitor_memory help
+    strongly_typed enable_fp8
     """
 )
-"""Without a value. visualize_network takes a folder since 0.18 at the latest, none before 0.18."""
+"""Without a value."""
+
+BUILD_FLAGS_BEFORE: dict[str, Version] = {
+    "--use_fused_mlp": (0, 13),
+    "--visualize_network": (1, 0),
+}
+"""Without a value before that release (store_true in build.py of 0.9 to 0.12); later enable or disable, and
+a folder (since 0.18 at the latest)."""
 
 BUILD_MANY = _names("lora_dir lora_target_modules")
 

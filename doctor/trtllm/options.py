@@ -105,11 +105,17 @@ class Reader(Fields):
                 self._foreign_to_build(word, name, values, known)
                 continue
             field = whole.removeprefix("--").replace("max_decoder_seq_len", "max_seq_len")
-            self._take(field, name, word, values, whole in flags.BUILD_FLAGS)
+            self._take(field, name, word, values, self._is_flag(whole))
             if values and values[-1].unknown is None:
                 self._judge_build(whole, name, word, values[-1].text)
             if whole == "--checkpoint_dir" and values:
                 self.model = self.given.get("checkpoint_dir")
+
+    def _is_flag(self, whole: str) -> bool:
+        until = flags.BUILD_FLAGS_BEFORE.get(whole)
+        if until is not None:
+            return self.version is None or self.version[:2] < until
+        return whole in flags.BUILD_FLAGS
 
     def _foreign_to_build(
         self, word: Word, name: str, values: Sequence[Word], known: frozenset[str]

@@ -253,6 +253,53 @@ def test_a_blank_after_the_backslash(command: str) -> None:
     assert finding.evidence[0].line == 1
 
 
+LINES = [
+    # public lines of trtllm-build, paths replaced
+    (
+        "0.9.0",
+        "--gemm_plugin float16 --max_batch_size 1 --max_input_len 2048 --max_output_len 512 "
+        "--max_multimodal_len 576",
+    ),
+    ("0.9.0", "--tp_size 2 --workers 2 --gemm_plugin bfloat16 --strongly_typed"),
+    (
+        "0.10.0",
+        "--use_fused_mlp --gemm_plugin=float16 --paged_kv_cache=enable --multi_block_mode enable "
+        "--use_custom_all_reduce disable --context_fmha_fp32_acc enable --enable_fp8",
+    ),
+    ("0.11.0", "--max_seq_len 4096 --use_fused_mlp --gather_all_token_logits --builder_opt=4"),
+    (
+        "0.12.0",
+        "--max_seq_len 562 --kv_cache_type paged --remove_input_padding enable --lora_plugin float16 "
+        "--lora_dir /a /b --max_lora_rank 8 --use_fused_mlp",
+    ),
+    ("0.13.0", "--use_fused_mlp=enable --reduce_fusion disable --low_latency_gemm_plugin fp8"),
+    ("0.14.0", "--max_encoder_input_len 1024 --moe_plugin disable --enable_xqa disable"),
+    ("0.14.0", "--speculative_decoding_mode medusa --auto_parallel 8 --cluster_key A100-SXM-80GB"),
+    ("0.16.0", "--visualize_network --dry_run --max_input 128 --max_seq 256"),
+    ("0.17.0", "--gemm_plugin nvfp4 --user_buffer enable --norm_quant_fusion enable"),
+    ("0.18.2", "--gemm_plugin fp8 --gather_generation_logits --monitor_memory --log_level verbose"),
+    (
+        "0.20.0",
+        "--fp8_rowwise_gemm_plugin=bfloat16 --gemm_swiglu_plugin=fp8 --logits_dtype=float32",
+    ),
+    ("1.0.0", "--max_beam_width 4 --mamba_conv1d_plugin auto --weight_streaming --strip_plan"),
+    ("1.1.0", "--multiple_profiles enable --gemm_allreduce_plugin float16 --visualize_network v"),
+]
+
+
+@pytest.mark.parametrize(("version", "line"), LINES)
+def test_lines_that_people_build_with(version: str, line: str) -> None:
+    words = f"trtllm-build --checkpoint_dir c --output_dir e {line}"
+    for given in (version, None):
+        assert facts(words, given)[2].problems == () or given is None
+        assert not [p for p in facts(words, given)[2].problems if p.kind == "missing-value"]
+
+
+def test_a_switch_without_its_value() -> None:
+    (finding,) = examine(argument_value, *facts(f"{BUILD} --use_fused_mlp", "0.14.0")).findings
+    assert finding.message == "--use_fused_mlp has no value"
+
+
 def test_async_llm_is_exported() -> None:
     text = "from tensorrt_llm import AsyncLLM, SamplingParams\n\nAsyncLLM(model='m')\n"
     assert examine(name_missing, code(text)).findings == ()
