@@ -41,7 +41,6 @@ AFTER = {
     "gpu-held": ("oom_startup_free_mem", 43),
     "visible-one": ("gpu_count_ray", 22),
     "too-many-ranks": ("gpu_count_ray", 22),
-    "worker-killed": ("wrapper_generic", 35),
 }
 """Fault -> category and line of the cause; None where the engine came up all the same."""
 
@@ -80,3 +79,12 @@ def test_from_the_log(fault: str) -> None:
         return
     primary = report["primary"]
     assert (primary["category"], primary["evidence"][0]["line"]) == wanted
+
+
+def test_a_worker_that_was_killed_leaves_no_cause_in_the_log() -> None:
+    """Not what the core raised next: the line where the worker was missed, and what to send."""
+    report = doctor("diagnose", str(CASES / "worker-killed" / "engine.log"))
+    assert report["primary"] is None
+    reason = next(r["reason"] for r in report["results"] if r["check"] == "log-engine-failed")
+    assert "engine.log:35 " in reason
+    assert "dmesg" in reason

@@ -267,6 +267,13 @@ def to_send(start: Start, alive: int) -> str | None:
 
     `alive` is the last line that shows it serving: what a server survived ended nothing.
     """
+    training = next((hit for hit in start.hits if hit.stage == TRAINING), None)
+    if training is not None and start.engine is None:
+        said = mask_line(training.text.strip())[:100]
+        return (
+            f'{training.place.source}:{training.place.line} "{said}" was raised in a program that trains: '
+            "send the engine's own log"
+        )
     known = [
         row
         for row in start.unknown
