@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infer_doctor.catalog.trtllm_flags import TENSORRT_NAMED_SINCE
 from infer_doctor.catalog.trtllm_releases import (
     is_candidate,
     numbers,
+    reaches,
     release_of,
     same_tensorrt,
     tensorrt_of,
@@ -152,8 +154,8 @@ def engine_unsupported(
     Whether engines can be loaded is told by the installed modules (tensorrt_llm/_tensorrt_engine) and
     scripts, not by the number: release notes list the removal under 1.2, whose wheels still have it.
     For a version that is only named, 1.4 and late candidates of 1.3.0 have it no more. In 1.0 to 1.2
-    the default of trtllm-serve and LLM(...) is PyTorch: engines need `--backend tensorrt`, or `from
-    tensorrt_llm._tensorrt_engine import LLM`. 0.14 has no trtllm-serve.
+    the default of trtllm-serve and LLM(...) is PyTorch: engines need `--backend tensorrt` (1.0: trt),
+    or `from tensorrt_llm._tensorrt_engine import LLM`. 0.14 has no trtllm-serve.
 
     ## Fix safety
     Safe where an option is set; else manual.
@@ -179,12 +181,13 @@ def engine_unsupported(
     if backend != "pytorch":
         return
     written = judge.given(options, "backend")
+    named = "trt" if reaches(release.version, TENSORRT_NAMED_SINCE) is False else "tensorrt"
     cure = Fix(
         id="set-backend-tensorrt",
-        title="Start with --backend tensorrt",
+        title=f"Start with --backend {named}",
         safety="safe",
         restarts=True,
-        actions=set_option(launch, "--backend", "tensorrt", options.given.get("backend")),
+        actions=set_option(launch, "--backend", named, options.given.get("backend")),
     )
     if launch.kind == "python" and launch.entry == "LLM":
         cure = advise(

@@ -284,5 +284,9 @@ BACKENDS = ("pytorch", "tensorrt", "trt", "_autodeploy")
 AUTODEPLOY = ("_autodeploy", "autodeploy")
 """trtllm-bench of 0.17 to 0.19 wrote it without the line."""
 
-ONE_BACKEND_UNTIL = (0, 19)
+ONE_BACKEND_UNTIL = (0, 20)
 """Up to here `--backend` is click.Choice(["pytorch"]), and without it engines are loaded."""
+
+TENSORRT_NAMED_SINCE = (1, 1)
+"""From here `--backend tensorrt` is taken, with trt as its alias (ChoiceWithAlias); 1.0 knows trt alone
+(its click.Choice, and a public script that met it)."""

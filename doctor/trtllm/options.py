@@ -231,6 +231,9 @@ class Reader(Fields):
     def _judge_backend(self, word: Word, value: str) -> None:
         early = self.version is not None and self.version[:2] <= flags.ONE_BACKEND_UNTIL
         choices = flags.BACKENDS[:1] if early else flags.BACKENDS
+        if value == "tensorrt" and self.version is not None and self.version[:2] == (1, 0):
+            message = f"--backend of {self.named} does not know tensorrt: it is trt there"
+            self._problem("not-yet", word, value, message, successor="--backend trt")
         if value in choices:
             return
         takes = f"of {self.named} takes pytorch alone" if early else "takes pytorch, tensorrt or "

@@ -142,6 +142,8 @@ def test_engine_unsupported(tmp_path: Path) -> None:
     )
     (finding,) = examine(engine_unsupported, *judged(path, "1.2.1")).findings
     assert finding.fixes[0].title == "Start with --backend tensorrt"
+    (old,) = examine(engine_unsupported, *judged(path, "1.0.0")).findings
+    assert old.fixes[0].title == "Start with --backend trt"
     assert finding.fixes[0].safety == "safe"
     assert examine(engine_unsupported, *judged(path, "1.3.0rc20")).outcome == "blocked"
     assert examine(engine_unsupported, *judged(path, "0.21.0")).outcome == "passed"
