@@ -24,8 +24,8 @@ from infer_doctor.launch.judge import evidence, whole
 from infer_doctor.launch.model import Launch
 from infer_doctor.model import Evidence, Finding, Missing
 from infer_doctor.registry import check
+from infer_doctor.units import GIB, plural
 from infer_doctor.units import names as words
-from infer_doctor.units import plural
 
 RANK_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "prefill_context_parallel_size")
 
@@ -60,7 +60,7 @@ def _gpus(node: Node) -> Reading:
     memory = node.fact(GpuMemory)
     sizes = {row.index: row.total for row in memory.rows} if memory else {}
     names = Counter(
-        f"{gpu.name}{f' {sizes[gpu.index] / (1 << 30):.0f} GiB' if gpu.index in sizes else ''}"
+        f"{gpu.name}{f' {sizes[gpu.index] / GIB:.0f} GiB' if gpu.index in sizes else ''}"
         for gpu in found.gpus
     )
     text = ", ".join(f"{count} x {name}" for name, count in sorted(names.items()))

@@ -14,7 +14,7 @@ from infer_doctor.launch.model import Launch
 from infer_doctor.launch.sizes import option
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.registry import check
-from infer_doctor.units import GIB, gib
+from infer_doctor.units import GIB, MIB, gib
 
 NCCL_CONNECTION = 9_637_888
 """Bytes that NCCL holds for one connection: 0.5 MiB for LL, 4.7 MiB for LL128, 4 MiB for Simple and a
@@ -84,7 +84,7 @@ def _uses_network(launch: Launch) -> bool:
 
 def _kib(size: int) -> str:
     """Limits of locked memory are small: 64 KiB, 8.0 MiB, 9.2 MiB."""
-    return f"{size / 1024:.0f} KiB" if size < 1 << 20 else f"{size / (1 << 20):.1f} MiB"
+    return f"{size / 1024:.0f} KiB" if size < MIB else f"{size / MIB:.1f} MiB"
 
 
 @check("host-nofile-low", severity="warning", category="environment", since="0.1")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from infer_doctor.catalog.models import published as catalogued
+from infer_doctor.catalog.vllm import LORA_RANKS
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
@@ -148,9 +149,6 @@ def model_cannot(
 RANK_DEFAULT = 16
 """max_lora_rank of vllm/config/lora.py, 0.6 to 0.32."""
 
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""MaxLoRARanks of vllm/config/lora.py, 0.32."""
-
 
 @check("launch-lora-refused", severity="error", category="launch_argument", since="0.2")
 def lora_refused(
@@ -209,7 +207,7 @@ def _adapter(
     where = evidence(options, "lora_modules", "max_lora_rank")
     rank = config.get("r")
     if type(rank) is int and type(most) is int and rank > most:
-        fit = next((known for known in RANKS if known >= rank), None)
+        fit = next((known for known in LORA_RANKS if known >= rank), None)
         fixes: tuple[Fix, ...] = ()
         if fit is not None:
             fixes = (change_option(launch, options, "max_lora_rank", fit),)

@@ -16,10 +16,9 @@ from infer_doctor.fixes.manifest import (
     restart_when_it_ends,
     watch_tokens,
 )
-from infer_doctor.launch.judge import evidence, value_of
+from infer_doctor.launch.judge import SERVERS, evidence, value_of
 from infer_doctor.launch.model import HealthProbe, Launch
 from infer_doctor.launch.surroundings import (
-    SERVERS,
     Weights,
     model_name,
     require_container,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.facts.memory_plan import Planned
+from infer_doctor.facts.memory_plan import Planned, named_model
 from infer_doctor.fixes.memory_plan import fixes_of, share_of
 from infer_doctor.launch.judge import evidence
 from infer_doctor.launch.model import Launch
@@ -60,10 +60,6 @@ def _evidence(planned: Planned, options: EngineOptions) -> tuple[Evidence, ...]:
 
 def _share(plan: MemoryPlan) -> str:
     return f"{plan.settings.utilisation:g} x {gib(plan.gpu.usable)}"
-
-
-def _about(options: EngineOptions) -> str:
-    return str(options.model.value) if options.model is not None else "the model"
 
 
 def _sure(planned: Planned, missing: int) -> Confidence:
@@ -129,7 +125,7 @@ def does_not_load(planned: Planned, launch: Launch, options: EngineOptions) -> I
     if rank.weights <= room:
         return
     yield Finding(
-        about=_about(options),
+        about=named_model(options),
         message=f"weights of {gib(rank.weights)} on each GPU against {gib(room)} that the engine may "
         f"use ({_share(plan)})",
         confidence=_sure(planned, rank.weights - room),
@@ -159,7 +155,7 @@ def no_cache_room(planned: Planned, launch: Launch, options: EngineOptions) -> I
     if plan.limit != "no_cache" or plan.rank.weights > room:
         return
     yield Finding(
-        about=_about(options),
+        about=named_model(options),
         message=plan.reason or "",
         confidence=_sure(planned, -plan.rank.cache),
         evidence=_evidence(planned, options),

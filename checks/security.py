@@ -16,9 +16,9 @@ from infer_doctor.fixes.security import (
     take_key_out,
 )
 from infer_doctor.host import Unavailable
-from infer_doctor.launch.judge import evidence, value_of
+from infer_doctor.launch.judge import SERVERS, evidence, value_of
 from infer_doctor.launch.model import Container, Keyword, Launch, Place, Unknown, Variable, Word
-from infer_doctor.launch.surroundings import SERVERS, require_container, written
+from infer_doctor.launch.surroundings import require_container, written
 from infer_doctor.launch.variables import variable
 from infer_doctor.model import Evidence, Finding, Fix, Severity
 from infer_doctor.redact import SECRET_NAME, SECRET_OPTION

@@ -17,6 +17,9 @@ Severity = Literal["error", "warning", "info"]
 Confidence = Literal["certain", "likely", "possible"]
 Outcome = Literal["passed", "failed", "not_applicable", "blocked", "crashed"]
 Verdict = Literal["pass", "fail", "unknown"]
+EXIT: dict[Verdict, int] = {"pass": 0, "fail": 1, "unknown": 3}
+"""The exit codes; 2 is wrong usage or a fault of the doctor (cli.py)."""
+
 Safety = Literal["safe", "unsafe", "manual"]
 """safe: reversible, no restart, no loss, no privilege beyond the file's owner."""
 

@@ -82,7 +82,7 @@ def _capture_out(capture: Capture) -> dict[str, Any]:
 def read(text: str) -> Snapshot:
     """Parse and check a snapshot; raises BadSnapshot."""
     try:
-        document = json.loads(text, parse_constant=_no_number)
+        document = json.loads(text, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         raise BadSnapshot(f"it is not valid JSON: {error}") from None
     return from_document(document)
@@ -134,7 +134,7 @@ def _field(row: Any, key: str, kinds: type | tuple[type, ...], place: str) -> An
     return value
 
 
-def _no_number(word: str) -> float:
+def no_number(word: str) -> float:
     raise ValueError(f"{word} is no JSON")
 
 

@@ -10,10 +10,6 @@ from infer_doctor.launch.model import Place
 from infer_doctor.model import Action, AnyAction, Edit, Fix
 
 
-def _at(place: Place) -> str:
-    return f"{place.file}:{place.line}" if place.line else place.file
-
-
 def set_timeout(name: str, place: Place, *, retries_given: bool = False) -> Fix:
     """A deadline that suits the longest answer that is still worth having."""
     short = name.rpartition(".")[2]
@@ -32,11 +28,11 @@ def set_timeout(name: str, place: Place, *, retries_given: bool = False) -> Fix:
         add = "timeout=60"
     return Fix(
         id="set-client-timeout",
-        title=f"Give the call in {_at(place)} a deadline: {add}",
+        title=f"Give the call in {place.text} a deadline: {add}",
         safety="unsafe" if edits else "manual",
         restarts=False,
         why="60 s stands for the longest answer that its caller still waits for; stream longer ones",
-        actions=edits or (Action(kind="text", text=f"in {_at(place)} add: {add}"),),
+        actions=edits or (Action(kind="text", text=f"in {place.text} add: {add}"),),
     )
 
 
@@ -46,7 +42,7 @@ def _keyword(call: str, place: Place, name: str, value: str) -> tuple[AnyAction,
         return ()
     return (
         Edit(
-            text=f"in {_at(place)} set: {name}={value}",
+            text=f"in {place.text} set: {name}={value}",
             file=place.file,
             format="python",
             what="keyword",
@@ -62,7 +58,7 @@ def _keyword(call: str, place: Place, name: str, value: str) -> tuple[AnyAction,
 def retry_once(outer: Place, client: Place | None, tries: int | None) -> Fix:
     """One layer that retries, with a pause that grows."""
     inner = (
-        f"in {_at(client)} set: max_retries=0"
+        f"in {client.text} set: max_retries=0"
         if client is not None
         else "where the OpenAI client is made set: max_retries=0"
     )
@@ -70,14 +66,14 @@ def retry_once(outer: Place, client: Place | None, tries: int | None) -> Fix:
     edits = _keyword("OpenAI", client, "max_retries", "0") if client is not None else ()
     return Fix(
         id="retry-in-one-layer",
-        title=f"Retry in one layer: set max_retries=0 and keep {count} of {_at(outer)}",
+        title=f"Retry in one layer: set max_retries=0 and keep {count} of {outer.text}",
         safety="unsafe" if edits else "manual",
         restarts=False,
         actions=(
             *(edits or (Action(kind="text", text=inner),)),
             Action(
                 kind="text",
-                text=f"in {_at(outer)} end after a fixed number of attempts and wait longer before "
+                text=f"in {outer.text} end after a fixed number of attempts and wait longer before "
                 "each: tenacity's wait_random_exponential(max=30)",
             ),
         ),
@@ -93,11 +89,11 @@ def answer_with_error(place: Place, form: str) -> Fix:
     )
     return Fix(
         id="answer-with-error-status",
-        title=f"Answer with a status of failure in {_at(place)}: 503, or 500 for a bug",
+        title=f"Answer with a status of failure in {place.text}: 503, or 500 for a bug",
         safety="manual",
         restarts=True,
         actions=(
-            Action(kind="text", text=f"in {_at(place)} write: {change}"),
+            Action(kind="text", text=f"in {place.text} write: {change}"),
             Action(
                 kind="text", text="log the exception itself; do not send its text to the client"
             ),
@@ -119,7 +115,7 @@ def free_the_loop(name: str, place: Place) -> Fix:
                 Action(kind="command", text=f"{server} MODEL"),
                 Action(
                     kind="text",
-                    text=f"in {_at(place)}: await AsyncOpenAI(base_url=..., timeout=60).chat."
+                    text=f"in {place.text}: await AsyncOpenAI(base_url=..., timeout=60).chat."
                     "completions.create(...)",
                 ),
                 Action(
@@ -137,11 +133,11 @@ def free_the_loop(name: str, place: Place) -> Fix:
     }.get(name.partition(".")[0], "await asyncio.to_thread(...)")
     return Fix(
         id="free-event-loop",
-        title=f"Do not block the event loop in {_at(place)}: use {instead}",
+        title=f"Do not block the event loop in {place.text}: use {instead}",
         safety="manual",
         restarts=True,
         actions=(
-            Action(kind="text", text=f"in {_at(place)} use {instead}"),
+            Action(kind="text", text=f"in {place.text} use {instead}"),
             Action(kind="text", text="or make the handler a plain `def`: it then runs in a thread"),
         ),
     )
@@ -163,7 +159,7 @@ def budget_start(place: Place, seconds: int) -> Fix:
             ),
             Action(
                 kind="text",
-                text=f"or load in the background in {_at(place)} and answer 503 until it is done",
+                text=f"or load in the background in {place.text} and answer 503 until it is done",
             ),
         ),
     )
@@ -174,11 +170,11 @@ def make_client_once(name: str, place: Place) -> Fix:
     short = name.rpartition(".")[2]
     return Fix(
         id="make-client-once",
-        title=f"Make {short} once, when the process starts, instead of in {_at(place)}",
+        title=f"Make {short} once, when the process starts, instead of in {place.text}",
         safety="manual",
         restarts=False,
         actions=(
-            Action(kind="text", text=f"move {short}(...) from {_at(place)} to the module's level"),
+            Action(kind="text", text=f"move {short}(...) from {place.text} to the module's level"),
         ),
     )
 
@@ -195,7 +191,7 @@ def bound_requests(place: Place) -> Fix:
         actions=(
             Action(
                 kind="text",
-                text=f"around the call in {_at(place)}: async with semaphore:, with "
+                text=f"around the call in {place.text}: async with semaphore:, with "
                 "semaphore = asyncio.Semaphore(64)",
             ),
         ),
@@ -207,12 +203,12 @@ def take_key_from_environment(name: str, place: Place) -> Fix:
     variable = name.upper() if name.isidentifier() and "key" in name.lower() else "API_KEY"
     return Fix(
         id="take-key-from-environment",
-        title=f"Take the key in {_at(place)} from the environment and revoke this one",
+        title=f"Take the key in {place.text} from the environment and revoke this one",
         safety="manual",
         restarts=False,
         why="whoever can read the repository, now or in its history, has the key",
         actions=(
-            Action(kind="text", text=f'in {_at(place)} write: os.environ["{variable}"]'),
+            Action(kind="text", text=f'in {place.text} write: os.environ["{variable}"]'),
             Action(kind="text", text="revoke the key where it was issued and make a new one"),
         ),
     )
@@ -237,9 +233,9 @@ def drop_import(name: str, place: Place, instead: str | None) -> Fix:
     """An import of what is not there."""
     return Fix(
         id="drop-import",
-        title=f"Take {name} out of the import in {_at(place)}"
+        title=f"Take {name} out of the import in {place.text}"
         + (f"; {instead}" if instead else ""),
         safety="manual",
         restarts=True,
-        actions=(Action(kind="text", text=f"in {_at(place)} remove: {name}"),),
+        actions=(Action(kind="text", text=f"in {place.text} remove: {name}"),),
     )

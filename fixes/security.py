@@ -8,10 +8,6 @@ from infer_doctor.launch.model import Launch, Place
 from infer_doctor.model import Action, AnyAction, Edit, Fix
 
 
-def _at(place: Place) -> str:
-    return f"{place.file}:{place.line}" if place.line else place.file
-
-
 def _fix(name: str, title: str, *steps: str, why: str | None = None) -> Fix:
     return Fix(
         id=name,
@@ -55,10 +51,11 @@ def listen_here(launch: Launch, options: EngineOptions) -> tuple[Fix, ...]:
         rows = [row for row in rows if row[1].host is not None and row[1].address is None]
         if len(rows) == 1:
             number, row = rows[0]
-            said = f"127.0.0.1:{row.host}:{row.container}"
+            with_variable = row.written is not None and "$" in row.written
+            said = f"127.0.0.1:{row.written if with_variable else f'{row.host}:{row.container}'}"
             actions = set_field(launch, ("ports", number), said, "replace") or (
                 Edit(
-                    text=f"in {_at(row.place)}: publish {said}",
+                    text=f"in {row.place.text}: publish {said}",
                     file=row.place.file,
                     format=format_of(launch, row.place),
                     what="option",
@@ -88,7 +85,7 @@ def pin_remote_code(model: str, place: Place) -> Fix:
     return _fix(
         "pin-remote-code",
         "Pin the code that was read: --revision COMMIT --code-revision COMMIT",
-        f"in {_at(place)} add: --revision COMMIT --code-revision COMMIT",
+        f"in {place.text} add: --revision COMMIT --code-revision COMMIT",
         f"the commits are at https://huggingface.co/{model}/commits/main"
         if "/" in model and not model.startswith(("/", "."))
         else "take the commit of the model's repository",
@@ -99,18 +96,18 @@ def take_key_out(launch: Launch, name: str, place: Place) -> Fix:
     """The key where only the engine sees it."""
     variable = name if name.isupper() else "VLLM_API_KEY"
     steps = {
-        "kubernetes": f"in {_at(place)}: env: [{{name: {variable}, valueFrom: {{secretKeyRef: "
+        "kubernetes": f"in {place.text}: env: [{{name: {variable}, valueFrom: {{secretKeyRef: "
         "{name: engine-keys, key: key}}}]",
-        "compose": f"in {_at(place)}: environment: [{variable}], with the value in an .env file "
+        "compose": f"in {place.text}: environment: [{variable}], with the value in an .env file "
         "that is not committed, or in `secrets`",
-        "docker-run": f"in {_at(place)}: -e {variable} (no value: it comes from the shell)",
-        "dockerfile": f"remove the line in {_at(place)}; give {variable} when the container starts",
+        "docker-run": f"in {place.text}: -e {variable} (no value: it comes from the shell)",
+        "dockerfile": f"remove the line in {place.text}; give {variable} when the container starts",
         "systemd": "EnvironmentFile=/etc/engine/keys, with mode 0600",
     }
     step = steps.get(launch.kind, f"export {variable} from a file that only its owner can read")
     return _fix(
         "take-key-out",
-        f"Take the key out of {_at(place)} and revoke it",
+        f"Take the key out of {place.text} and revoke it",
         step,
         "revoke the key where it was issued and make a new one",
     )
@@ -118,7 +115,7 @@ def take_key_out(launch: Launch, name: str, place: Place) -> Fix:
 
 def drop_rights(title: str, place: Place, *steps: str) -> Fix:
     """Less than the container has."""
-    return _fix("drop-rights", title, *(f"in {_at(place)}: {step}" for step in steps))
+    return _fix("drop-rights", title, *(f"in {place.text}: {step}" for step in steps))
 
 
 def name_origins(place: Place) -> Fix:
@@ -126,5 +123,5 @@ def name_origins(place: Place) -> Fix:
     return _fix(
         "name-origins",
         "Name the pages that may ask: --allowed-origins '[\"https://app.example.com\"]'",
-        f"in {_at(place)} replace * by the origins, or leave --allow-credentials out",
+        f"in {place.text} replace * by the origins, or leave --allow-credentials out",
     )

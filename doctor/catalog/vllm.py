@@ -17,6 +17,10 @@ UTILISATION_BEFORE = 0.90
 UTILISATION_SINCE = (0, 20)
 
 
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""MaxLoRARanks of vllm/config/lora.py, 0.32."""
+
+
 def default_utilisation(version: str | None) -> float:
     """gpu_memory_utilization when the launch does not say it; the newest for an unknown version."""
     known = release(version)

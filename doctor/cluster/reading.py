@@ -18,7 +18,15 @@ from typing import Any
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Capture, Unavailable
 from infer_doctor.live import require_answer
-from infer_doctor.snapshot import KIND, BadSnapshot, Snapshot, capture_in, from_document, read
+from infer_doctor.snapshot import (
+    KIND,
+    BadSnapshot,
+    Snapshot,
+    capture_in,
+    from_document,
+    no_number,
+    read,
+)
 from infer_doctor.targets import NoTarget, snapshot_text
 
 HEAD = '\n "captures": [\n  {\n'
@@ -129,7 +137,7 @@ class Reader:
         try:
             pieces = rest[: -len(END)].split(BETWEEN)
             captures = dict(self._capture(piece) for piece in pieces)
-            document = json.loads(head + '\n "captures": []\n}', parse_constant=_refuse)
+            document = json.loads(head + '\n "captures": []\n}', parse_constant=no_number)
         except (ValueError, RecursionError, BadSnapshot):
             return read(text)  # which says what is wrong and where
         snapshot = from_document(document)
@@ -143,13 +151,9 @@ class Reader:
             raise ValueError(last)
         known = self._known.get(body)
         if known is None:
-            row: Any = json.loads("{" + piece + "}", parse_constant=_refuse)
+            row: Any = json.loads("{" + piece + "}", parse_constant=no_number)
             capture = capture_in(row, "a capture")
             known = self._known[body] = (capture.key, capture)
         elif not NUMBER.fullmatch(last, len(DURATION)):
             raise ValueError(last)
         return known
-
-
-def _refuse(word: str) -> float:
-    raise ValueError(f"{word} is no JSON")

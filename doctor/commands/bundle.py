@@ -11,7 +11,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     document,
     finite,
     machine_options,
@@ -21,6 +20,7 @@ from infer_doctor.commands.common import (
     this_machine,
     write_bytes,
 )
+from infer_doctor.model import EXIT
 
 MEGABYTE = 1_000_000
 

@@ -11,7 +11,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     emit,
     format_option,
     now,
@@ -19,6 +18,7 @@ from infer_doctor.commands.common import (
     output_option,
     this_machine,
 )
+from infer_doctor.model import EXIT
 
 if TYPE_CHECKING:
     from infer_doctor.engine import Subject

@@ -12,7 +12,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     chosen,
     emit,
     engine_option,
@@ -26,6 +25,7 @@ from infer_doctor.commands.common import (
     this_machine,
     write,
 )
+from infer_doctor.model import EXIT
 
 if TYPE_CHECKING:
     from infer_doctor.examine import Examination

@@ -10,7 +10,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     FORMATS,
     baseline_option,
     chosen,
@@ -23,6 +22,7 @@ from infer_doctor.commands.common import (
     this_machine,
     write,
 )
+from infer_doctor.model import EXIT
 from infer_doctor.preflight import SKIP_VARIABLE, become, decide, say, skipped
 
 MARGIN_S = 5.0

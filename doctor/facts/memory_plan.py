@@ -85,7 +85,7 @@ def plan_inputs(
         found = _inputs(options, files, named or config, environment)
     except Unplannable as error:
         raise Unavailable(str(error)) from None
-    model = files.folder or files.model if files is not None else _model(options)
+    model = files.folder or files.model if files is not None else named_model(options)
     return PlanInputs(
         inputs=found,
         basis=found.basis,
@@ -95,7 +95,8 @@ def plan_inputs(
     )
 
 
-def _model(options: EngineOptions) -> str:
+def named_model(options: EngineOptions) -> str:
+    """The model as the launch writes it, for a sentence."""
     return str(options.model.value) if options.model is not None else "the model"
 
 
@@ -126,7 +127,7 @@ def _inputs(
         )
     if config is None:
         if files is None:
-            raise Unplannable(f"the files of {_model(options)} are not known")
+            raise Unplannable(f"the files of {named_model(options)} are not known")
         raise Unplannable(files.gaps[0] if files.gaps else why_not(files))
     own = None if isinstance(config, PublishedConfig) else files
     return inputs_of(

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import re
 from collections.abc import Iterable, Sequence
 
+from infer_doctor.facts.environment import normal
 from infer_doctor.fixing.files import Refused
-
-
-def normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def versions(folders: Iterable[str], names: Iterable[str]) -> dict[str, str | None]:

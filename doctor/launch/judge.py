@@ -11,6 +11,9 @@ from infer_doctor.launch.model import Launch, Unknown
 from infer_doctor.model import Evidence
 from infer_doctor.versions import series
 
+SERVERS = ("serve", "api_server", "trtllm-serve")
+"""Entries that answer requests over HTTP."""
+
 CALLS = ("LLM", "EngineArgs", "AsyncEngineArgs")
 """Entries that take keywords instead of flags."""
 

@@ -13,6 +13,7 @@ from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import value_of, whole
 from infer_doctor.launch.model import Container, Launch, Place
 from infer_doctor.model import Evidence
+from infer_doctor.models.folder import WEIGHTS
 
 OTHER_DEVICE = re.compile(
     r"(?:^|[/_.:@-])(cpu|rocm|amd|tpu|hpu|gaudi|habana|xpu|intel|openvino|neuron|ascend|npu|musa"
@@ -46,9 +47,6 @@ OTHER_HARDWARE = re.compile(
 SIZE = re.compile(r"parallel.size|^-(?:tp|pp|dp|dpl|n)$|nnodes")
 """Options that say how many ranks there are."""
 
-SERVERS = ("serve", "api_server", "trtllm-serve")
-"""Entries that answer requests."""
-
 GROUPING = re.compile(r": (\w+)/")
 SINGLE_PODS = (
     "Pod",
@@ -65,8 +63,6 @@ SINGLE_PODS = (
     "LeaderWorkerSet",
 )
 """Objects whose engine lives in one pod, or whose group of pods is read from the file."""
-
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 
 @frozen

@@ -13,8 +13,7 @@ from dataclasses import replace
 from infer_doctor.frozen import frozen
 from infer_doctor.memory.architecture import Architecture, Attention, Experts, Layer
 from infer_doctor.memory.layout import Layout
-
-MIB = 1 << 20
+from infer_doctor.units import MIB
 
 CUBLAS_WORKSPACE = 32 * MIB
 """cuBLAS on Hopper and newer, taken from torch's allocator (aten/src/ATen/cuda/CublasHandlePool.cpp)."""

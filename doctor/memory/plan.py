@@ -12,7 +12,7 @@ from infer_doctor.memory.kv_cache import DTYPE_BYTES, Cache, Demand, cache_of, l
 from infer_doctor.memory.layout import Layout
 from infer_doctor.memory.parts import Gpu, Model, Rank, rank_of
 from infer_doctor.memory.settings import CONSUMED_SINCE, NEWEST, OLDEST, Settings
-from infer_doctor.units import GIB, MIB
+from infer_doctor.units import GIB, MIB, gib
 
 BAND = 80 * MIB
 """Twice the worst error of the pool over the starts of tests/memory, for kinds that were measured
@@ -240,31 +240,31 @@ def _limit(
 ) -> tuple[Limit | None, str | None]:
     """The first limit that stops the start, in the order of the start."""
     free = gpu.usable - rank.before
-    share = f"{settings.utilisation:g} x {_gib(gpu.usable)}"
+    share = f"{settings.utilisation:g} x {gib(gpu.usable)}"
     if not settings.cache_bytes and not settings.v0 and free < budget:
-        held = f", {_gib(gpu.used)} are held by others" if gpu.used else ""
+        held = f", {gib(gpu.used)} are held by others" if gpu.used else ""
         return "free", (
-            f"the engine wants {_gib(budget)} ({share}) free at its start, but {_gib(max(free, 0))} "
+            f"the engine wants {gib(budget)} ({share}) free at its start, but {gib(max(free, 0))} "
             f"are{held}"
         )
     if rank.weights > free:
         return (
             "load",
-            f"weights of {_gib(rank.weights)} are more than the {_gib(free)} that are free",
+            f"weights of {gib(rank.weights)} are more than the {gib(free)} that are free",
         )
     fixed = rank.weights + rank.activation + rank.non_torch + rank.cache
     if settings.cache_bytes and fixed > free:
         return "no_cache", (
-            f"weights {_gib(rank.weights)}, activation {_gib(rank.activation)}, other "
-            f"{_gib(rank.non_torch)} and the KV cache of {_gib(rank.cache)} that is asked for are "
-            f"more than the {_gib(free)} that are free"
+            f"weights {gib(rank.weights)}, activation {gib(rank.activation)}, other "
+            f"{gib(rank.non_torch)} and the KV cache of {gib(rank.cache)} that is asked for are "
+            f"more than the {gib(free)} that are free"
         )
     if rank.cache <= 0:
         need = rank.weights + rank.activation + rank.non_torch + rank.graphs_inside
         return "no_cache", (
-            f"weights {_gib(rank.weights)} + activation {_gib(rank.activation)} + other "
-            f"{_gib(need - rank.weights - rank.activation)} against a budget of {_gib(budget)} "
-            f"({share}): nothing is left for the KV cache, {_gib(-rank.cache)} are missing"
+            f"weights {gib(rank.weights)} + activation {gib(rank.activation)} + other "
+            f"{gib(need - rank.weights - rank.activation)} against a budget of {gib(budget)} "
+            f"({share}): nothing is left for the KV cache, {gib(-rank.cache)} are missing"
         )
     if not blocks or (blocks < per_request and not settings.fitted):
         return "context", (
@@ -277,14 +277,10 @@ def _limit(
     doubt += 0 if gpu.exact else rank.graphs // 2 + GIB // 4
     if rank.graphs and taken > gpu.usable + doubt and not rank.graphs_inside:
         return "graphs", (
-            f"CUDA graphs of about {_gib(rank.graphs)} come on top of the budget: "
-            f"{_gib(taken)} of {_gib(gpu.usable)}"
+            f"CUDA graphs of about {gib(rank.graphs)} come on top of the budget: "
+            f"{gib(taken)} of {gib(gpu.usable)}"
         )
     return None, None
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:.1f} GiB" if abs(size) >= GIB / 10 else f"{size / MIB:.0f} MiB"
 
 
 def _assumptions(model: Model, settings: Settings, gpu: Gpu, rank: Rank) -> tuple[str, ...]:

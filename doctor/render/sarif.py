@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from infer_doctor.explain import markdown
-from infer_doctor.model import CheckResult, Evidence, Finding, Report
+from infer_doctor.model import EXIT, CheckResult, Evidence, Finding, Report
 from infer_doctor.registry import Check
 from infer_doctor.render import words
 from infer_doctor.render.plain import plain
@@ -25,7 +25,6 @@ SCHEMA = (
 )
 
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 
 Json = dict[str, Any]
 

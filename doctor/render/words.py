@@ -7,6 +7,7 @@ from typing import Any
 
 from infer_doctor.model import Evidence, Finding, Fix, Report
 from infer_doctor.report import rank
+from infer_doctor.units import plural
 
 SENTENCES = ("text", "edit")
 """Kinds of steps whose text is no command."""
@@ -45,8 +46,8 @@ def totals(report: Report) -> str:
     """`fail: 1 error, 0 warnings, 2 notes; 61 passed, 3 undecided, 9 n/a`."""
     counts = report.counts
     text = (
-        f"{report.verdict}: {_number(counts.error, 'error')}, {_number(counts.warning, 'warning')}, "
-        f"{_number(counts.info, 'note')}; {counts.passed} passed, {counts.blocked} undecided, "
+        f"{report.verdict}: {plural(counts.error, 'error')}, {plural(counts.warning, 'warning')}, "
+        f"{plural(counts.info, 'note')}; {counts.passed} passed, {counts.blocked} undecided, "
         f"{counts.not_applicable} n/a"
     )
     return text + (f", {counts.crashed} crashed" if counts.crashed else "")
@@ -82,7 +83,3 @@ def masked(report: Report) -> str:
 
 def _joined(parts: Any) -> str:
     return ", ".join(str(part) for part in parts if part)
-
-
-def _number(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
