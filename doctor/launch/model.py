@@ -132,6 +132,8 @@ class Port:
     container: int
     host: int | None = None
     address: str | None = None
+    written: str | None = None
+    """As it stands in the file of Compose, with its variables."""
     place: Place
 
 
