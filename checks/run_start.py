@@ -10,7 +10,12 @@ from infer_doctor.fixes.run import cure
 from infer_doctor.model import Category, Evidence, Finding
 from infer_doctor.registry import check
 
-ENDED: dict[str, Category] = {"memory": "host_ram", "idle": "engine_stalled", "wall": "cold_start"}
+ENDED: dict[str, Category] = {
+    "memory": "host_ram",
+    "idle": "engine_stalled",
+    "wall": "cold_start",
+    "flood": "wrapper_generic",
+}
 """The watchdog's reason -> what it is a case of."""
 
 
@@ -42,7 +47,8 @@ def start_failed(starts: Starts, log: EngineLog | None) -> Iterator[Finding]:
 
     ## How it decides
     The launch was started as it is; the server did not answer /health with 200 before the process
-    ended or the watchdog ended it (time to ready, a silent log, memory of the host). A cause that the
+    ended or the watchdog ended it (time to ready, a silent log, memory of the host, a log that grows
+    without end). A cause that the
     log names is the finding of log-engine-failed instead.
 
     ## Fix safety
@@ -57,6 +63,10 @@ def start_failed(starts: Starts, log: EngineLog | None) -> Iterator[Finding]:
             cure(
                 "less-host-memory", f"Give the engine more than {asked.limit}, or let it take less"
             )
+        )
+    elif asked.ended == "flood":
+        fixes.append(
+            cure("less-log", "Look what the log repeats, and lower VLLM_LOGGING_LEVEL")
         )
     elif asked.ended in ("wall", "idle"):
         fixes.append(

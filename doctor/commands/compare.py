@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from typing import Any
 
@@ -11,7 +10,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     emit,
     failed_system_call,
     format_option,
@@ -23,6 +21,7 @@ from infer_doctor.commands.common import (
     tokens_option,
     wall_option,
 )
+from infer_doctor.model import EXIT
 
 MODULE = "infer_doctor.checks.run_quality"
 
@@ -60,7 +59,7 @@ def compare(left: str, right: str, **options: Any) -> None:
     try:
         prompts = of_file(options["prompts"]) if options["prompts"] else built_in()
         with logs_in(options["keep"]) as folder:
-            limits = Limits(wall_s=options["wall"])
+            limits = Limits(wall_s=options["wall"], scratch="" if options["keep"] else folder)
             sides = [
                 comparing.side_of(target, folder, limits, options["python"])
                 for target in (left, right)
@@ -69,10 +68,8 @@ def compare(left: str, right: str, **options: Any) -> None:
                 sides[0], sides[1], prompts, options["tokens"], note
             )
             if options["keep"]:
-                answers.write(first, os.path.join(folder, "baseline.json"))
-                answers.write(second, os.path.join(folder, "candidate.json"))
-                if again is not None:
-                    answers.write(again, os.path.join(folder, "again.json"))
+                kept = {"baseline": first, "candidate": second, "again": again}
+                answers.keep(folder, kept, note)
     except (NoRun, NoServer, BadPrompts, answers.BadAnswers) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:

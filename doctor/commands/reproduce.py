@@ -12,7 +12,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     emit,
     failed_system_call,
     format_option,
@@ -25,12 +24,14 @@ from infer_doctor.commands.common import (
     tokens_option,
     wall_option,
 )
+from infer_doctor.model import EXIT
 
 if TYPE_CHECKING:
     from infer_doctor.engine import Subject
     from infer_doctor.model import CheckResult
     from infer_doctor.registry import Registry
     from infer_doctor.runs.answering import Answered
+    from infer_doctor.runs.keep import Keeper
 
 MACHINE_S = 20.0
 """Seconds for what is looked at before the run."""
@@ -148,8 +149,12 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
                 )
                 subject = examination.subjects[0]
                 with logs_in(options["keep"]) as folder:
-                    limits = Limits(wall_s=options["wall"], idle_s=options["idle"])
-                    keeper = Keeper(question, tuple(command))
+                    limits = Limits(
+                        wall_s=options["wall"],
+                        idle_s=options["idle"],
+                        scratch="" if options["keep"] else folder,
+                    )
+                    keeper = Keeper(question, tuple(command), folder if options["keep"] else None)
                     if url is not None:
                         facts, measured = _of_url(url, options, keeper)
                     else:
@@ -167,11 +172,9 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
                             below = _layers(registry, subject)
                         facts, measured = _live(question, session, options, keeper)
                     if options["keep"]:
-                        keeper.write(folder)
-                        note(
-                            f"kept in {options['keep']}: infer-doctor reproduce {question} "
-                            f"--replay {options['keep']}"
-                        )
+                        _kept(keeper, question, options["keep"])
+                    elif not all(row.ready for row in keeper.starts):
+                        note("the logs go with the run; --keep DIR keeps them")
     except (NoRun, NoTarget, BadRun, NoServer, BadPrompts, BadAnswers) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
@@ -179,6 +182,16 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
     _finish(
         registry, subject, facts, measured, question, command, options, started, started_at, below
     )
+
+
+def _kept(keeper: Keeper, question: str, folder: str) -> None:
+    """What cannot be written is told, and the report of the run stands."""
+    try:
+        keeper.write()
+    except OSError as error:
+        note(f"{folder} does not hold the run: {error.strerror}")
+        return
+    note(f"kept in {folder}: infer-doctor reproduce {question} --replay {folder}")
 
 
 def _layers(registry: Registry, subject: Subject) -> list[CheckResult]:
@@ -218,13 +231,14 @@ def teller() -> Any:
 
 
 def _live(question: str, session: Any, options: dict[str, Any], keeper: Any) -> Answered:
+    from infer_doctor.redact import without_secrets
     from infer_doctor.runs import answering
     from infer_doctor.runs.keep import recorded
     from infer_doctor.runs.session import costs
     from infer_doctor.runs.starting import start
 
     keeper.words = session.plan.words
-    note("runs " + " ".join(session.plan.words))
+    note("runs " + " ".join(without_secrets(session.plan.words)))
     for line in costs(session, answering.STARTS[question]):
         note(f"takes {line}")
     tell = teller()

@@ -11,7 +11,7 @@ from typing import Literal
 
 from infer_doctor.frozen import frozen
 
-Ended = Literal["", "exited", "stopped", "wall", "idle", "memory", "refused"]
+Ended = Literal["", "exited", "stopped", "wall", "idle", "memory", "flood", "refused"]
 """How a start ended: by itself, by us when it had shown enough, or by the watchdog."""
 
 

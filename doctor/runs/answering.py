@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from infer_doctor.facts.log import ColdStart, EngineLog
-from infer_doctor.facts.run import Boundary, ColdWarm, Quality, Ramp, Starts, Step
+from infer_doctor.facts.run import Boundary, ColdWarm, Quality, Ramp, Starts
 from infer_doctor.runs import answers, boundary, cold, comparing, prompts, quality, ramp, switching
 from infer_doctor.runs.keep import BadRun, Keeper, Kept
 from infer_doctor.runs.session import Session, facts_of
 from infer_doctor.runs.starting import Seen, running
+from infer_doctor.runs.typed import typed
 from infer_doctor.runs.words import AS_ASKED, Change, NoRun, value_in
 
 STARTS = {
@@ -90,7 +91,7 @@ def _timeout(session: Session, options: dict[str, Any], keeper: Keeper) -> Answe
     written = value_in(session.plan.words, "max-num-seqs")
     sequences = int(written) if written is not None and written.isdigit() else None
     with running(session.plan, AS_ASKED, "the server for the load") as (seen, server):
-        keeper.starts.append(seen.start)
+        keeper.add(seen.start)
         facts = _of_starts("timeout", [seen])
         if server is None:
             return facts, _told([seen])
@@ -115,8 +116,7 @@ def _quality(session: Session, options: dict[str, Any], note: Note) -> Answered:
         raise NoRun("nothing in the launch changes answers: --against names a baseline")
     found, first, second, _ = comparing.judge(baseline, candidate, asked, options["tokens"], note)
     if options["keep"]:
-        answers.write(first, os.path.join(session.plan.logs, "baseline.json"))
-        answers.write(second, os.path.join(session.plan.logs, "candidate.json"))
+        answers.keep(session.plan.logs, {"baseline": first, "candidate": second}, note)
     return {Quality: found}, {"quality": dataclasses.asdict(found)}
 
 
@@ -138,12 +138,8 @@ def _of_ramp(kept: Kept) -> Answered:
         facts = _of_starts("timeout", [kept.start(AS_ASKED, "")])
     if "ramp" in kept.data:
         try:
-            values = dict(kept.data["ramp"])
-            values["steps"] = tuple(Step(**row) for row in values["steps"])
-            values["broken"] = Step(**values["broken"]) if values["broken"] else None
-            values["gaps"] = tuple(values["gaps"])
-            facts[Ramp] = Ramp(**values)
-        except (KeyError, TypeError, ValueError) as error:
+            facts[Ramp] = typed(Ramp, kept.data["ramp"])
+        except (AttributeError, TypeError) as error:
             raise BadRun(f"{kept.folder} holds no ramp: {error}") from None
     return facts, {"ramp": kept.data.get("ramp")}
 

@@ -19,6 +19,7 @@ from infer_doctor.runs.endpoint import (
     open_endpoint,
 )
 from infer_doctor.runs.prompts import Prompt
+from infer_doctor.runs.typed import typed
 from infer_doctor.server.dialect import Dialect
 from infer_doctor.server.sse import error_text
 
@@ -242,7 +243,19 @@ def write(answers: Answers, path: str) -> None:
     rows = {id: dataclasses.asdict(row) for id, row in answers.rows.items()}
     whole = {"form": FORM, "name": answers.name, "model": answers.model, "chat": answers.chat}
     whole["answers"] = rows
-    Path(path).write_text(json.dumps(whole, ensure_ascii=False) + "\n", encoding="utf-8")
+    Path(path).write_text(json.dumps(whole) + "\n", encoding="utf-8")
+
+
+def keep(folder: str, found: Mapping[str, Answers | None], note: Callable[[str], None]) -> None:
+    """Each in a file of its name; what cannot be written is told, and the comparison stands."""
+    for name, answers in found.items():
+        if answers is None:
+            continue
+        path = str(Path(folder, f"{name}.json"))
+        try:
+            write(answers, path)
+        except OSError as error:
+            note(f"{path} was not kept: {error.strerror}")
 
 
 def read(path: str) -> Answers:
@@ -251,16 +264,10 @@ def read(path: str) -> Answers:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         if found["form"] != FORM:
             raise BadAnswers(f"{path} was written in another form by another version")
-        rows = {
-            id: Answer(**{key: _tuple(value) for key, value in row.items()})
-            for id, row in found["answers"].items()
-        }
-        return Answers(name=found["name"], model=found["model"], rows=rows, chat=found.get("chat"))
+        rows = {id: typed(Answer, row) for id, row in found["answers"].items()}
+        whole = {name: found.get(name) for name in ("name", "model", "chat")}
+        return dataclasses.replace(typed(Answers, {**whole, "rows": {}}), rows=rows)
     except (OSError, UnicodeDecodeError) as error:
         raise BadAnswers(f"{path}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadAnswers(f"{path} holds no recorded answers: {error}") from None
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

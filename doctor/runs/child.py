@@ -28,6 +28,9 @@ IDLE_S = 600.0
 HOST_SHARE = 0.95
 """Of the memory that is available: above it the kernel would begin to kill, and not only our run."""
 
+LOG_BYTES = 256 << 20
+"""Of an engine's log: those of real starts are below 1 MiB. What writes without end fills the disk."""
+
 ENDING_S = 45.0
 """GRACE_S and DEATH_S of the guard, and time to tell."""
 
@@ -40,11 +43,16 @@ SUBREAPER = 36
 
 @frozen
 class Limits:
-    """When the watchdog ends a start; `host_bytes` None: what is available now."""
+    """When the watchdog ends a start; `host_bytes` None: what is available now.
+
+    `scratch` is a folder that goes with the run: where the doctor was killed its guard removes it.
+    """
 
     wall_s: float = WALL_S
     idle_s: float = IDLE_S
     host_bytes: int | None = None
+    log_bytes: int = LOG_BYTES
+    scratch: str = ""
 
 
 class Child:
@@ -83,6 +91,8 @@ class Child:
             "wall_s": limits.wall_s,
             "idle_s": limits.idle_s,
             "host_bytes": self.host_bytes,
+            "log_bytes": limits.log_bytes,
+            "scratch": limits.scratch,
         }
         self._say(json.dumps(asked))
 

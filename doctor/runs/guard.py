@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -180,6 +181,8 @@ class Guard:
             self._size, self._moved = size, now
         if used > self.asked["host_bytes"]:
             return "memory"
+        if size > self.asked["log_bytes"]:
+            return "flood"
         if now - self.began > self.wall_s:
             return "wall"
         return "idle" if now - self._moved > self.idle_s else ""
@@ -201,6 +204,11 @@ class Guard:
                     asked.add(pid)
                     self._signal(pid, signal.SIGTERM)
             time.sleep(0.05)
+
+    def clear(self) -> None:
+        """Remove what the doctor would have removed."""
+        if self.asked["scratch"]:
+            shutil.rmtree(self.asked["scratch"], ignore_errors=True)
 
     @staticmethod
     def _signal(pid: int, number: int) -> None:
@@ -231,12 +239,15 @@ def main() -> None:
 
     def ended(*_: object) -> None:
         guard.end(0.0, ORPHAN_S)
+        guard.clear()
         os._exit(0)
 
     signal.signal(signal.SIGTERM, ended)  # systemd stops every process of a unit
     why = guard.watch()
     orphaned = why == "orphaned"
     left = guard.end(ORPHAN_GRACE_S, ORPHAN_S) if orphaned else guard.end(GRACE_S, DEATH_S)
+    if orphaned:
+        guard.clear()
     status = guard.status
     guard.tell(
         "ended",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from infer_doctor.facts.run import Start
 from infer_doctor.runs.starting import Seen, judged
+from infer_doctor.runs.typed import typed
 from infer_doctor.runs.words import Change
 
 FORM = 1
 NAME = "run.json"
+
+END_BYTES = 2 << 20
+"""Of a kept log at its beginning and at its end: a start that fails writes some hundred lines."""
 
 
 class BadRun(Exception):
@@ -23,14 +29,21 @@ class BadRun(Exception):
 class Keeper:
     """Collects what a run saw; `data` are measurements of its own kind."""
 
-    def __init__(self, question: str, words: tuple[str, ...]) -> None:
+    def __init__(self, question: str, words: tuple[str, ...], folder: str | None = None) -> None:
         self.question = question
         self.words = words
+        self.folder = folder
         self.starts: list[Start] = []
         self.data: dict[str, Any] = {}
 
-    def write(self, folder: str) -> None:
-        """run.json beside the logs, masked."""
+    def add(self, start: Start) -> None:
+        """One more start; what was seen so far replays also when the run is interrupted after it."""
+        self.starts.append(start)
+        with contextlib.suppress(OSError):  # told at the end
+            self.write()
+
+    def write(self) -> None:
+        """run.json beside the logs, masked; raises OSError."""
         from infer_doctor.redact import Redactor, without_secrets
 
         rows = [
@@ -45,7 +58,28 @@ class Keeper:
             "data": self.data,
         }
         text = json.dumps(Redactor([]).value(whole), indent=1, ensure_ascii=False)
-        Path(folder, NAME).write_text(text + "\n", encoding="utf-8")
+        if self.folder is not None:
+            Path(self.folder, NAME).write_text(text + "\n", "utf-8", "backslashreplace")
+
+
+def masked(log: Path) -> None:
+    """A kept log without secrets: engines print their arguments. Of a long one both ends are kept."""
+    from infer_doctor.redact import mask_line
+
+    made = log.with_suffix(".masked")
+    try:
+        with open(log, "rb") as file, open(made, "w", encoding="utf-8") as out:
+            size = os.fstat(file.fileno()).st_size
+            for raw in file:
+                out.write(mask_line(raw.decode("utf-8", "replace")))
+                if END_BYTES < file.tell() < size - END_BYTES:
+                    out.write(f"... {size - END_BYTES - file.tell():,} bytes left out\n")
+                    file.seek(size - END_BYTES)
+                    file.readline()
+        os.replace(made, log)
+    except OSError:
+        log.unlink(missing_ok=True)  # rather none than one with secrets
+        made.unlink(missing_ok=True)
 
 
 class Kept:
@@ -55,16 +89,16 @@ class Kept:
         self.folder = folder
         try:
             found = json.loads(Path(folder, NAME).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BadRun(f"{folder}: {error}") from None
         if not isinstance(found, dict) or found.get("form") != FORM:
             raise BadRun(f"{folder}/{NAME} was written in another form by another version")
         try:
             self.question: str = found["question"]
-            self.words = tuple(found["words"])
-            self.data: dict[str, Any] = found["data"]
+            self.words = tuple(map(str, found["words"]))
+            self.data: dict[str, Any] = dict(found["data"].items())
             self._starts = [_start(row, folder) for row in found["starts"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise BadRun(f"{folder}/{NAME} holds no run: {error}") from None
 
     def has(self, change: Change) -> bool:
@@ -80,12 +114,10 @@ class Kept:
 
 
 def _start(row: dict[str, Any], folder: str) -> Start:
-    values = dict(row)
-    values["command"] = tuple(values["command"])
-    values["left"] = tuple(values["left"])
-    if values["log"]:
-        values["log"] = str(Path(folder, Path(values["log"]).name))
-    return Start(**values)
+    made = typed(Start, row)
+    if not made.log:
+        return made
+    return dataclasses.replace(made, log=str(Path(folder, Path(made.log).name)))
 
 
 def recorded(start: Callable[[Change, str], Seen], keeper: Keeper) -> Callable[[Change, str], Seen]:
@@ -93,7 +125,7 @@ def recorded(start: Callable[[Change, str], Seen], keeper: Keeper) -> Callable[[
 
     def both(change: Change, why: str) -> Seen:
         seen = start(change, why)
-        keeper.starts.append(seen.start)
+        keeper.add(seen.start)
         return seen
 
     return both

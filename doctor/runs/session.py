@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 from infer_doctor.engine import Subject
 from infer_doctor.facts.environment import Interpreter
@@ -16,12 +17,13 @@ from infer_doctor.facts.memory_plan import Planned
 from infer_doctor.facts.owners import GpuOwners
 from infer_doctor.frozen import frozen
 from infer_doctor.launch.command import read as read_command
+from infer_doctor.launch.judge import CALLS
 from infer_doctor.launch.model import Launch
 from infer_doctor.runs import tiny
 from infer_doctor.runs.child import Limits, available
+from infer_doctor.runs.keep import masked
 from infer_doctor.runs.starting import Plan
 from infer_doctor.runs.words import (
-    OFFLINE,
     NoRun,
     model_of_words,
     program_of,
@@ -65,7 +67,13 @@ def logs_in(keep: str | None) -> Iterator[str]:
     """The folder of the run: the one to keep, else one that goes with the run."""
     if keep is not None:
         os.makedirs(keep, exist_ok=True)
-        yield os.path.abspath(keep)
+        folder = Path(os.path.abspath(keep))
+        before = set(folder.glob("*.log"))
+        try:
+            yield str(folder)
+        finally:
+            for log in set(folder.glob("*.log")) - before:
+                masked(log)
         return
     made = tempfile.mkdtemp(prefix="infer-doctor-run-")
     try:
@@ -113,7 +121,7 @@ def prepare(
             folder=os.getcwd(),
             logs=folder,
             limits=limits,
-            serves=not (engine == "tensorrt-llm" and entry in OFFLINE),
+            serves=not (engine == "tensorrt-llm" and entry in CALLS),
             engine=engine,
         ),
         launch=launch,

@@ -18,18 +18,32 @@ from infer_doctor.facts.run import Start
 from infer_doctor.frozen import frozen
 from infer_doctor.redact import mask_line, without_secrets
 from infer_doctor.runs.child import Child, Limits, available
-from infer_doctor.runs.words import AS_ASKED, Change, NoRun, free_port, with_options
+from infer_doctor.runs.words import (
+    AS_ASKED,
+    KEYS,
+    LISTENING,
+    Change,
+    NoRun,
+    free_port,
+    with_options,
+    without,
+)
 from infer_doctor.units import gib
 
 ASK_EVERY_S = 0.25
 ANSWER_S = 5.0
 TAIL_BYTES = 1 << 16
+ROOM = 1 << 20
+"""Bytes below which a file system is full for a log."""
+
 TELLING_LINES = 40
 """A cleanup that is cut off prints some lines after the exception."""
 
 ERROR = re.compile(r"(\([^)]*\) )?[\w.]*(Error|Exception|Killed|fault)\b")
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "TRTLLM_NO_USAGE_STATS": "1"}
 """A run on purpose is no usage."""
+
+ENDS = ("exited", "wall", "idle", "memory", "flood", "refused")
 
 READY_MARK = "infer-doctor: the engine answered"
 """What the adapter of TensorRT-LLM's LLM() prints (`trtllm.py`)."""
@@ -77,8 +91,11 @@ def running(
     port = free_port()
     words = with_options(plan.words, change.options)
     if plan.serves:
-        words = with_options(words, (("host", "127.0.0.1"), ("port", str(port))))
+        words = with_options(
+            without(words, LISTENING), (("host", "127.0.0.1"), ("port", str(port)))
+        )
     variables = {**plan.variables, **QUIET, **dict(change.variables)}
+    variables = {name: value for name, value in variables.items() if name not in KEYS}
     program = shutil.which(words[0], path=variables.get("PATH"))
     if program is None:
         raise NoRun(f"{words[0]} is not on PATH: give it with its folder")
@@ -159,6 +176,7 @@ def _start(
         "wall": f"{child.limits.wall_s:.0f} s to ready",
         "idle": f"{child.limits.idle_s:.0f} s without a line in the log",
         "memory": f"{gib(child.host_bytes)} of host memory",
+        "flood": f"{gib(child.limits.log_bytes)} of log",
     }
     tail = [line.strip() for line in _tail(log).splitlines() if line.strip()]
     return Start(
@@ -166,7 +184,7 @@ def _start(
         why=why,
         command=tuple(without_secrets(words)),
         ready=ready,
-        ended=reason if reason in ("exited", "wall", "idle", "memory", "refused") else "",  # type: ignore[arg-type]
+        ended=reason if reason in ENDS else "",  # type: ignore[arg-type]
         seconds=seconds,
         status=ended.get("status"),
         signal=ended.get("signal"),
@@ -175,8 +193,15 @@ def _start(
         gpu_peak=dict(child.gpus.peak),
         left=tuple(ended.get("left", ())),
         log=log,
-        tail=child.refused or mask_line(_telling(tail))[:200],
+        tail=child.refused or _full(log) or mask_line(_telling(tail))[:200],
     )
+
+
+def _full(log: str) -> str:
+    """An engine whose log cannot be written ends, and cannot say why."""
+    folder = os.path.dirname(log)
+    full = shutil.disk_usage(folder).free < ROOM
+    return f"no space is left for the log in {folder}" if full else ""
 
 
 def judged(start: Start, words: tuple[str, ...]) -> Seen:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection
 
 from infer_doctor.facts.run import Quality
 from infer_doctor.frozen import frozen
 from infer_doctor.redact import without_secrets
 from infer_doctor.runs.starting import Plan
-from infer_doctor.runs.words import ALIASES, SERVES, NoRun
-
-OPTION = re.compile(r"--?[A-Za-z]")
-"""Not a number below zero."""
+from infer_doctor.runs.words import PARTS, NoRun, parts, without
 
 SWITCHES = (
     "program",
@@ -37,11 +33,6 @@ SWITCHES = (
     "max-model-len",
 )
 """Options that change what is answered, the gravest first; others change at most the rounding."""
-
-PARTS = ("program", "model")
-"""What stands before the options."""
-
-PROGRAM, MODEL = PARTS
 
 REMOVABLE = frozenset(SWITCHES).difference(
     PARTS, ("tokenizer", "tokenizer-mode", "revision", "max-model-len")
@@ -143,35 +134,9 @@ def _rank(name: str) -> tuple[int, str]:
     return (SWITCHES.index(plain) if plain in SWITCHES else len(SWITCHES), name)
 
 
-def parts(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The program up to `serve`, the model, and each option with its values; the last writing counts.
-
-    An option takes all words up to the next one. A model that stands behind a switch is taken with it,
-    and so switched with it.
-    """
-    names = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
-    serves = (at + 1 for at, word in enumerate(words) if word.rpartition(".")[2] in SERVES)
-    start = next(serves, 1)
-    found: dict[str, tuple[str, ...]] = {PROGRAM: tuple(words[:start])}
-    name = MODEL
-    for word in words[start:]:
-        if not OPTION.match(word):
-            found[name] = (*found.get(name, ()), word)
-            continue
-        flag, equals, value = word.partition("=")
-        plain, dot, key = flag.lstrip("-").partition(".")  # --hf-overrides.rope_theta 1e6
-        name = plain.replace("_", "-").removeprefix("no-") + dot + key
-        name = names.get(flag, name)
-        found.pop(name, None)
-        found[name] = (flag, value) if equals and flag.startswith("--") else (word,)
-    return found
-
-
-def taken_out(plan: Plan, names: Iterable[str]) -> Plan:
+def taken_out(plan: Plan, names: Collection[str]) -> Plan:
     """The launch without these options."""
-    found = parts(plan.words)
-    words = (word for name, part in found.items() if name not in names for word in part)
-    return dataclasses.replace(plan, words=tuple(words))
+    return dataclasses.replace(plan, words=without(plan.words, names))
 
 
 def removable(plan: Plan) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from infer_doctor.frozen import frozen
+from infer_doctor.launch.judge import CALLS, SERVERS
 from infer_doctor.launch.model import Launch, Unknown
 
 ALIASES = {
@@ -19,10 +21,33 @@ ALIASES = {
 }
 """Other names of options that a run sets (vllm/engine/arg_utils.py; trtllm-serve --help)."""
 
-SERVES = ("serve", "api_server", "trtllm-serve")
-"""Entries of a launch that can be asked over HTTP."""
+LISTENING = frozenset(
+    [
+        "api-key",
+        "uds",
+        "ssl-keyfile",
+        "ssl-certfile",
+        "ssl-ca-certs",
+        "ssl-cert-reqs",
+        "ssl-ciphers",
+        "enable-ssl-refresh",
+        "grpc",
+        "grpc-port",
+    ]
+)
+"""Where a server listens and who may ask (vLLM's FrontendArgs, 0.32): a run has a port of its own on
+127.0.0.1, in plain HTTP and without a key."""
 
-OFFLINE = ("LLM", "EngineArgs", "AsyncEngineArgs")
+KEYS = ("VLLM_API_KEY",)
+"""Variables that set a key for the server."""
+
+OPTION = re.compile(r"--?[A-Za-z]")
+"""Not a number below zero."""
+
+PARTS = ("program", "model")
+"""What stands before the options."""
+
+PROGRAM, MODEL = PARTS
 
 
 class NoRun(Exception):
@@ -77,6 +102,35 @@ def _is_switch(name: str) -> bool:
     return name in ("enforce-eager", "trust-remote-code", "enable-chunked-prefill", "no-enable-log")
 
 
+def parts(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The program up to `serve`, the model, and each option with its values; the last writing counts.
+
+    An option takes all words up to the next one. A model that stands behind a switch is taken with it,
+    and so switched with it.
+    """
+    names = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
+    serves = (at + 1 for at, word in enumerate(words) if word.rpartition(".")[2] in SERVERS)
+    start = next(serves, 1)
+    found: dict[str, tuple[str, ...]] = {PROGRAM: tuple(words[:start])}
+    name = MODEL
+    for word in words[start:]:
+        if not OPTION.match(word):
+            found[name] = (*found.get(name, ()), word)
+            continue
+        flag, equals, value = word.partition("=")
+        plain, dot, key = flag.lstrip("-").partition(".")  # --hf-overrides.rope_theta 1e6
+        name = plain.replace("_", "-").removeprefix("no-") + dot + key
+        name = names.get(flag, name)
+        found.pop(name, None)
+        found[name] = (flag, value) if equals and flag.startswith("--") else (word,)
+    return found
+
+
+def without(words: Sequence[str], names: Collection[str]) -> tuple[str, ...]:
+    """The words without these options and all of their values."""
+    return tuple(word for name, part in parts(words).items() if name not in names for word in part)
+
+
 def value_in(words: Sequence[str], name: str) -> str | None:
     """The value of an option as it is written; the last one counts."""
     names = {f"--{name}", "--" + name.replace("-", "_"), *ALIASES.get(name, ())}
@@ -107,18 +161,20 @@ def program_of(launch: Launch, python: str | None) -> tuple[str, ...]:
         raise NoRun(f"{launch.name} starts neither vLLM nor TensorRT-LLM")
     if launch.machine != "local":
         raise NoRun(f"{launch.name} is for another machine: give the command that runs here")
-    if launch.entry in SERVES:
+    if launch.entry in SERVERS:
         unknown = next((word for word in (*launch.program, *launch.words) if word.unknown), None)
         if unknown is not None:
             raise NoRun(f"{unknown.unknown} in {launch.name} has no value here")
         if not launch.program:
             raise NoRun(f"{launch.name} names no program")
+        if any(word.text == "--headless" for word in launch.words):
+            raise NoRun(f"{launch.name} is --headless: it starts no server that could be asked")
         return launch.command
-    if launch.entry in OFFLINE and launch.engine == "vllm":
+    if launch.entry in CALLS and launch.engine == "vllm":
         if python is None:
             raise NoRun(f"{launch.name} is Python code: --python names its interpreter")
         return (python, "-m", "vllm.entrypoints.cli.main", *_serve(launch.keywords, launch.name))
-    if launch.entry in OFFLINE:
+    if launch.entry in CALLS:
         from infer_doctor.runs.trtllm import program
 
         return program(launch, python)
