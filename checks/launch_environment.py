@@ -20,6 +20,17 @@ from infer_doctor.vllm_arguments.table import catalogue
 
 PREFIX = "VLLM_"
 
+SAME_VALUE = (
+    "VLLM_ALL2ALL_BACKEND",
+    "VLLM_ATTENTION_BACKEND",
+    "VLLM_FLASH_ATTN_VERSION",
+    "VLLM_MM_HASHER_ALGORITHM",
+    "VLLM_MM_INPUT_CACHE_GIB",
+    "VLLM_PREFIX_CACHE_RETENTION_INTERVAL",
+)
+"""Whose value is one of the option that came instead (vllm/envs.py before and arg_utils.py after). A
+switch such as VLLM_USE_FLASHINFER_MOE_FP4=1 is no --moe-backend 1, and --profiler-config takes JSON."""
+
 
 @check("launch-variable-unread", severity="warning", category="launch_argument", since="0.2")
 def variable_unread(launch: Launch, options: EngineOptions, table: VllmTable) -> Iterator[Finding]:
@@ -114,7 +125,7 @@ def _alike(name: str, known: Iterable[str]) -> str | None:
 def _drop(launch: Launch, name: str, instead: str | None, value: str | None) -> Fix:
     words = ""
     actions = set_variable(launch, name, None)
-    option = bool(instead and value and instead.startswith("--") and " " not in instead)
+    option = bool(instead and value and instead.startswith("--") and name in SAME_VALUE)
     if option and instead:
         words = f" and add {instead} {value}"
         actions = (*actions, *set_option(launch, instead, value))

@@ -60,6 +60,8 @@ def set_option(
         old = _old(word, given.text if given else None)
         return (_option(launch, word.place, "set", flag, text, f"set {flag} {value}", old=old),)
     place, anchor = _end(launch)
+    if anchor is None and launch.kind != "command":  # nothing is written there to go behind
+        return (Action(kind="text", text=f"add {words}"),)
     return (_option(launch, place, "set", name, text, f"add {words}", anchor),)
 
 

@@ -17,10 +17,6 @@ POD = ("..", "..")
 """From a container up to the spec of its pod; from a service of Compose up to the document."""
 
 
-def _at(place: Place) -> str:
-    return f"{place.file}:{place.line}" if place.line else place.file
-
-
 def _fix(
     name: str,
     title: str,
@@ -49,7 +45,7 @@ def _container(launch: Launch) -> Container:
 def ask_for_gpus(launch: Launch, count: int) -> Fix:
     """As many GPUs as the parallel sizes need."""
     container = _container(launch)
-    at = _at(container.gpu_place or container.place)
+    at = (container.gpu_place or container.place).text
     if container.platform == "kubernetes":
         return _fix(
             "ask-for-gpus",
@@ -70,8 +66,10 @@ def ask_for_gpus(launch: Launch, count: int) -> Fix:
             f"in {at}: deploy: {{resources: {{reservations: {{devices: [{{driver: nvidia, "
             f"count: {count}, capabilities: [gpu]}}]}}}}}}",
             safety="unsafe",
-            edits=set_field(launch, devices, [device])
-            if container.gpus is None and not container.gpu_devices
+            edits=()
+            if container.gpu_devices  # which ones is not to be guessed
+            else set_field(launch, devices, [device])
+            if container.gpus is None
             else set_field(launch, (*devices, 0, "count"), count, "replace"),
         )
     return _fix(
@@ -98,7 +96,7 @@ def match_parallel_size(ranks: int, gpus: int, pods: int) -> Fix:
 def enlarge_manifest_shm(launch: Launch, gibibytes: int) -> Fix:
     """A /dev/shm that holds the rings of all ranks."""
     container = _container(launch)
-    at = _at(container.shm_place or container.place)
+    at = (container.shm_place or container.place).text
     if container.platform == "kubernetes":
         volume = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{gibibytes}Gi"}}
         mount = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
@@ -127,7 +125,7 @@ def enlarge_manifest_shm(launch: Launch, gibibytes: int) -> Fix:
 def raise_memory_limit(launch: Launch, gibibytes: int) -> Fix:
     """Room for the weights as they pass through the page cache."""
     container = _container(launch)
-    at = _at(container.memory_place or container.place)
+    at = (container.memory_place or container.place).text
     value = f"{gibibytes}{'Gi' if container.platform == 'kubernetes' else 'g'}"
     fields: tuple[tuple[str, ...], ...] = (
         (("resources", "limits", "memory"),)
@@ -146,7 +144,7 @@ def raise_memory_limit(launch: Launch, gibibytes: int) -> Fix:
 def raise_cpu_limit(launch: Launch, cores: int) -> Fix:
     """A core for each process that is always busy."""
     container = _container(launch)
-    at = _at(container.cpu_place or container.place)
+    at = (container.cpu_place or container.place).text
     fields: tuple[tuple[str, ...], ...] = (
         (("resources", "limits", "cpu"),)
         if container.platform == "kubernetes"
@@ -186,7 +184,7 @@ def add_startup_probe(
     return _fix(
         "wait-for-start",
         f"Wait {seconds} s for the start: startupProbe with failureThreshold {failures}, every 10 s",
-        f"in {_at(probe.place)}: startupProbe: {{httpGet: {{path: {path}, port: {port}}}, "
+        f"in {probe.place.text}: startupProbe: {{httpGet: {{path: {path}, port: {port}}}, "
         f"periodSeconds: 10, failureThreshold: {failures}}}",
         why="liveness and readiness begin when it has succeeded once",
         edits=edits,
@@ -198,7 +196,7 @@ def lengthen_healthcheck(launch: Launch, place: Place, seconds: int) -> Fix:
     return _fix(
         "lengthen-healthcheck",
         f"Do not count failures of the first {seconds} s: start_period: {seconds}s",
-        f"in {_at(place)}: start_period: {seconds}s",
+        f"in {place.text}: start_period: {seconds}s",
         edits=set_field(launch, ("healthcheck", "start_period"), f"{seconds}s")
         or set_docker_option(launch, "--health-start-period", f"{seconds}s"),
     )
@@ -215,7 +213,7 @@ def add_readiness_probe(launch: Launch, port: int | str) -> Fix:
     return _fix(
         "add-readiness-probe",
         f"Let traffic come when the model is loaded: readinessProbe on /health, port {port}",
-        f"in {_at(place)}: readinessProbe: {{httpGet: {{path: /health, port: {port}}}, "
+        f"in {place.text}: readinessProbe: {{httpGet: {{path: /health, port: {port}}}, "
         "periodSeconds: 5, failureThreshold: 3}",
         edits=set_field(launch, ("readinessProbe",), wanted),
     )
@@ -255,7 +253,7 @@ def restart_when_it_ends(launch: Launch) -> Fix:
     return _fix(
         "restart-when-it-ends",
         f"Start it again when it ends: {line}",
-        f"in {_at(container.place)}: {line}",
+        f"in {container.place.text}: {line}",
         edits=edits,
     )
 
@@ -266,14 +264,14 @@ def pin_image(image: str, place: Place) -> Fix:
     return _fix(
         "pin-image",
         f"Name the version of {name} that was tested, such as {name}:vX.Y.Z",
-        f"in {_at(place)}: image: {name}:vX.Y.Z",
+        f"in {place.text}: image: {name}:vX.Y.Z",
     )
 
 
 def keep_cache(launch: Launch, folder: str) -> Fix:
     """The downloads outlive the container. A claim of Kubernetes has to be made by somebody."""
     container = _container(launch)
-    at = _at(container.place)
+    at = container.place.text
     if container.platform == "kubernetes":
         return _fix(
             "keep-model-cache",

@@ -112,6 +112,7 @@ class Applying:
         group = outcome.group
         rows = {(row.check, row.subject): row for row in results}
         left: list[Finding] = []
+        idle: list[str] = []
         for finding in group.findings:
             row = rows.get((finding.check, finding.subject))
             if row is None or row.outcome in ("blocked", "crashed"):
@@ -119,8 +120,10 @@ class Applying:
                 return self._told(outcome, "undecided", f"{finding.check}: {reason}")
             if any(found.fingerprint == finding.fingerprint for found in row.findings):
                 left.append(finding)
+            if row.outcome == "not_applicable":
+                idle.append(f"{finding.check} has nothing to judge any more: {row.reason}")
         if not left:
-            return self._told(outcome, "cured", None)
+            return self._told(outcome, "cured", "; ".join(dict.fromkeys(idle)) or None)
         ends = any(isinstance(action, EndProcess) for action in group.fix.actions)
         if ends or len(left) < len(group.findings):
             return self._told(outcome, "not cured", f"still there: {left[0].message}")

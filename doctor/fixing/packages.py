@@ -18,7 +18,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infer_doctor.fixing.distributions import files_of, neighbours, normal, versions
+from infer_doctor.facts.environment import normal
+from infer_doctor.fixing.distributions import files_of, neighbours, versions
 from infer_doctor.fixing.files import Refused, sync_folder
 from infer_doctor.fixing.journal import Journal, Record, Run
 from infer_doctor.fixing.steps import State

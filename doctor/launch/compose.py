@@ -306,7 +306,8 @@ class _File:
         rows: list[Port | None] = []
         for node in service.list("ports"):
             if not node.is_map:
-                rows.append(port(self._put_in(node.string)[0], node.place()))
+                row = port(self._put_in(node.string)[0], node.place())
+                rows.append(replace(row, written=node.string) if row else None)
                 continue
             target, published = self._text(node, "target"), self._text(node, "published")
             if target and target.isdigit():

@@ -23,11 +23,20 @@ MOST_VALUES = 100_000
 """What aliases may multiply a document to."""
 
 TEMPLATE = re.compile(r"\{\{.*?\}\}", re.S)
+TAB = re.compile(r"\t(?=[ \t]*(?:#|$))", re.M)
+"""One that only sets a comment off, or ends a line: YAML 1.2 and Go's reader, which is that of Compose
+and Kubernetes, take it for a blank; ruamel.yaml stops."""
+
 MARK = "\ue000"
 """Stands for an expression of a template; a character of the private use area."""
 
 TRUE = ("true", "True", "TRUE")
 FALSE = ("false", "False", "FALSE")
+
+
+def without_tabs(text: str) -> str:
+    """The same text for a reader that knows no tabs; every character keeps its place."""
+    return TAB.sub(" ", text) if "\t" in text else text
 
 
 class Broken(Exception):
@@ -133,7 +142,7 @@ def documents(text: str, file: str, *, twice: bool = False) -> list[Node]:
     yaml = YAML(typ="safe", pure=True)
     yaml.composer.warn_double_anchors = False
     try:
-        nodes = list(yaml.compose_all(text))
+        nodes = list(yaml.compose_all(without_tabs(text)))
         read = _Reader(file, twice or bool(templates), templates, text)
         return [node for root in nodes if root is not None and (node := read.root(root))]
     except MarkedYAMLError as error:

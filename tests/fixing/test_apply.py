@@ -14,8 +14,8 @@ import fix_driver
 import pytest
 from fix_driver import group, set_port
 
+from infer_doctor.facts.environment import normal
 from infer_doctor.fixing.apply import Applying, Outcome
-from infer_doctor.fixing.distributions import normal
 from infer_doctor.fixing.drafts import Drafts
 from infer_doctor.fixing.files import Refused
 from infer_doctor.fixing.journal import lock, read, runs

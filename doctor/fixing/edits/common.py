@@ -186,10 +186,10 @@ def behind(edit: Edit, rows: Sequence[Sequence[Token]]) -> tuple[Edit, Sequence[
         return edit, meant(edit, here if edit.line else rows, edit.anchor or "")
     except CannotEdit:
         line = edit.line or 1
-        around = [row for row in rows if row[0].line <= line <= row[-1].line]
-        around = around or [row for row in rows if row[0].line <= line <= row[-1].line + 1]
-        if len(around) > 1:
-            around = [row for row in around if any(STARTS.search(token.text) for token in row)]
+        near = [row for row in rows if row[0].line <= line <= row[-1].line + 1]
+        around = [row for row in near if any(STARTS.search(token.text) for token in row)]
+        if len(around) != 1:
+            around = [row for row in near if line <= row[-1].line] or near
         if len(around) != 1:
             raise
     last = around[0][-1]

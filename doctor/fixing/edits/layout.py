@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infer_doctor.fixing.edits.common import CannotEdit, line_end, line_start, replaced
+from infer_doctor.fixing.edits.common import CannotEdit, Change, line_end, line_start, replaced
 from infer_doctor.fixing.edits.tree import (
     At,
     Step,
@@ -27,6 +27,9 @@ from infer_doctor.fixing.edits.tree import (
 )
 
 PLAIN = re.compile(r"[A-Za-z_/][\w./@%+=-]*(?::[\w./@%+=-]+)*")
+
+REST = re.compile(r"(,?)[ \t]*(?:#[^\n]*)?(?=\n)")
+"""What may stand behind an entry to the end of its line."""
 
 NOT_TEXT = re.compile(r"(?:y|n|yes|no|on|off|true|false|null|none|~)", re.I)
 """Words that YAML 1.1, which compose and Kubernetes read, or 1.2 takes for something else."""
@@ -102,10 +105,24 @@ def _into_flow(text: str, node: Any, words: str) -> str:
         return replaced(text, [(place, place, words)])
     last = node.value[-1]
     first, final = (last[0], last[1]) if isinstance(last, tuple) else (last, last)
-    place = end(text, final)
     opened = text[line_start(text, start(first)) : start(first)]
-    gap = f"\n{opened}" if not opened.strip() and line(first) > line(node) else " "
-    return replaced(text, [(place, place, f",{gap}{words}")])
+    own = not opened.strip() and line(first) > line(node)
+    return replaced(text, more_items(text, end(text, final), opened if own else None, [words]))
+
+
+def more_items(text: str, place: int, opened: str | None, words: Sequence[str]) -> list[Change]:
+    """Entries of [..] or {..} behind the one that ends at `place`; `opened` is what begins a line where
+    each has one of its own. A comment behind the last one stays behind it."""
+    if opened is None:
+        return [(place, place, "".join(f", {word}" for word in words))]
+    rest = REST.match(text, place)
+    if rest is None:
+        return [(place, place, "".join(f",\n{opened}{word}" for word in words))]
+    lines = ",".join(f"\n{opened}{word}" for word in words)
+    if rest.end() == place:
+        return [(place, place, f",{lines}")]
+    comma = [] if rest[1] else [(place, place, ",")]
+    return [*comma, (rest.end(), rest.end(), lines + rest[1])]
 
 
 def _flow_key(text: str, node: Any, name: Step) -> str:

@@ -50,7 +50,11 @@ def anchored(edit: Edit, roots: Sequence[Any]) -> At:
     for at in mappings:
         if at.key is None or edit.line not in (line(at.key), line(at.node)):
             continue
-        if at.key.value == PREDICTOR or (at.key.value == edit.anchor and line(at.key) == edit.line):
+        if at.key.value == PREDICTOR:
+            return at
+        if line(at.key) == edit.line and (
+            at.key.value == edit.anchor or _has_name(at.node, edit.anchor, "container_name")
+        ):
             return at
     for at in mappings:
         if line(at.node) == edit.line and _has_name(at.node, edit.anchor):
@@ -58,8 +62,8 @@ def anchored(edit: Edit, roots: Sequence[Any]) -> At:
     raise CannotEdit(f"{edit.anchor} does not stand in line {edit.line}")
 
 
-def _has_name(mapping: Any, name: str | None) -> bool:
-    return any(key.value == "name" and value.value == name for key, value in mapping.value)
+def _has_name(mapping: Any, name: str | None, field: str = "name") -> bool:
+    return any(key.value == field and value.value == name for key, value in mapping.value)
 
 
 def _target(base: At, path: tuple[Step, ...], roots: Sequence[Any]) -> tuple[At, tuple[Step, ...]]:

@@ -27,17 +27,22 @@ REDIRECTION = re.compile(r"&>>?|(?:>>|>&|<&|<>|>\||<<<|>|<)(?!\()")
 HERE = re.compile(r"<<-?(?!<)[ \t]*")
 ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.S)
 GAP = re.compile(r"(?:[ \t]|\\\n)+")
-FOLDED_GAP = re.compile(r"[ \t\n]+")
+FOLDED_GAP = re.compile(r"(?:[ \t\n]|\\\n)+")
 PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
 def commands(
-    text: str, start: int = 0, end: int | None = None, *, folded: bool = False
+    text: str,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    folded: bool = False,
+    indent: int = 0,
 ) -> Iterator[list[Token]]:
     """The words of each simple command: a line end or an operator ends it.
 
     "( ... )" of an array is one command with all its lines; in `folded` text, as YAML folds it, a
-    line end is a blank.
+    line end is a blank. `indent` are the blanks before each line that are not the script's own.
     """
     blank = FOLDED_GAP if folded else GAP
     end = len(text) if end is None else end
@@ -69,7 +74,7 @@ def commands(
                 yield found
             found, array, place = [], False, place + 1
             if text[place - 1] == "\n" and here:
-                place = _behind_bodies(text, place, end, here)
+                place = _behind_bodies(text, place, end, here, indent)
                 here = []
         else:
             word = _word(text, place, end)
@@ -79,12 +84,12 @@ def commands(
         yield found
 
 
-def _behind_bodies(text: str, place: int, end: int, delimiters: Sequence[str]) -> int:
+def _behind_bodies(text: str, place: int, end: int, delimiters: Sequence[str], indent: int) -> int:
     """Behind the here-documents that begin at `place`: their lines are no commands."""
     for delimiter in delimiters:
         while place < end:
             stop = line_end(text, place)
-            line, place = text[place:stop].strip("\t\n"), stop
+            line, place = text[place + indent : stop].strip("\t\n"), stop
             if line == delimiter:
                 break
     return min(place, end)
@@ -184,7 +189,8 @@ def _removal(text: str, tokens: Sequence[Token], removed: Sequence[int]) -> Chan
     start, end = tokens[first].start, tokens[last].end
     begin = line_start(text, start)
     rest = text[end : line_end(text, end)]
-    alone = not text[begin:start].strip() and not rest.strip(" \t\\\n")
+    beside = rest.strip(" \t\\\n")  # a comment behind words of their own line goes with them
+    alone = not text[begin:start].strip() and (not beside or beside.startswith("#"))
     follows = first > 0 and tokens[first - 1].end < begin
     if alone and (
         rest.strip() == "\\" or not follows or "\\" not in text[tokens[first - 1].end : begin]

@@ -10,6 +10,7 @@ from typing import Any
 
 from infer_doctor.fixing.edits.common import CannotEdit
 from infer_doctor.frozen import frozen
+from infer_doctor.launch.document import without_tabs
 
 Step = str | int
 
@@ -34,7 +35,7 @@ def parsed(text: str) -> list[Any]:
     from ruamel.yaml.error import YAMLError
 
     try:
-        roots = list(YAML(typ="rt", pure=True).compose_all(io.StringIO(text)))
+        roots = list(YAML(typ="rt", pure=True).compose_all(io.StringIO(without_tabs(text))))
     except (YAMLError, ValueError) as error:
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
         raise CannotEdit(f"it is not valid YAML (a template?): {problem}") from None
@@ -60,7 +61,7 @@ def loaded(text: str) -> list[Any]:
     from ruamel.yaml.error import YAMLError
 
     try:
-        return list(YAML(typ="safe", pure=True).load_all(io.StringIO(text)))
+        return list(YAML(typ="safe", pure=True).load_all(io.StringIO(without_tabs(text))))
     except (YAMLError, ValueError) as error:
         raise CannotEdit(f"it cannot be read: {' '.join(str(error).split())[:120]}") from None
 

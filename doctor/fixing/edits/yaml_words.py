@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from infer_doctor.fixing.edits.common import (
     CannotEdit,
     Plan,
     Token,
+    behind,
     find,
     line_end,
     line_start,
@@ -20,6 +22,9 @@ from infer_doctor.fixing.edits.common import (
 from infer_doctor.fixing.edits.tree import At
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Edit
+
+FOLD = re.compile(r"[ \t]*\n[ \t]*")
+"""A line end within quotes is a blank (YAML 1.2, 6.5)."""
 
 
 @frozen
@@ -36,7 +41,7 @@ def edited(edit: Edit, text: str) -> str:
     roots = tree.parsed(text)
     if edit.what == "variable":
         return _variable(edit, text, roots)
-    found = _meant(edit, list(_words(text, roots)))
+    edit, found = _place(edit, list(_words(text, roots)))
     if tree.shared(roots, found.at.node):
         raise CannotEdit("the command is shared through a YAML anchor")
     wanted = plan(edit, found.tokens)
@@ -76,15 +81,30 @@ def _string(text: str, at: At) -> Iterator[Words]:
     """The commands in a scalar, in its raw text."""
     node = at.node
     begin, stop = tree.start(node), tree.end(text, node)
+    indent = 0
     if node.style in ("|", ">"):
         begin = line_end(text, begin)
+        lines = [line for line in text[begin:stop].split("\n") if line.strip()]
+        indent = min((len(line) - len(line.lstrip(" ")) for line in lines), default=0)
     elif node.style in ("'", '"'):
         begin, stop = begin + 1, stop - 1
-        if text[begin:stop] != node.value:
+        if FOLD.sub(" ", text[begin:stop]) != node.value:
             return  # escapes: what stands there is not what is meant
     folded = node.style != "|"
-    for row in shell.commands(text, begin, stop, folded=folded):
+    for row in shell.commands(text, begin, stop, folded=folded, indent=indent):
         yield Words(at=at, tokens=tuple(row), string=True)
+
+
+def _place(edit: Edit, rows: Sequence[Words]) -> tuple[Edit, Words]:
+    """The words that are changed; where the one to go behind went with an earlier fix, the last."""
+    try:
+        return edit, _meant(edit, rows)
+    except CannotEdit:
+        strings = [row.tokens for row in rows if row.string and row.tokens]
+        if edit.anchor is None or not strings:
+            raise
+    edit, tokens = behind(edit, strings)
+    return edit, next(row for row in rows if row.tokens is tokens)
 
 
 def _meant(edit: Edit, rows: Sequence[Words]) -> Words:
@@ -120,8 +140,8 @@ def _items(text: str, found: Words, wanted: Plan) -> str:
         if flow:
             opened = text[line_start(text, tree.start(last)) : tree.start(last)]
             own = not opened.strip() and tree.line(last) > tree.line(found.at.node)
-            gap = f",\n{opened}" if own else ", "
-            changes.append((place, place, "".join(gap + word_of(w, style) for w in wanted.added)))
+            words = [word_of(word, style) for word in wanted.added]
+            changes += layout.more_items(text, place, opened if own else None, words)
         else:
             begin = line_start(text, tree.start(last))
             lead = text[begin : tree.start(last)]
