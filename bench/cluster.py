@@ -24,7 +24,8 @@ def run(command: list[str]) -> tuple[float, float, float]:
     """Wall and processor seconds, and MB, of one process."""
     code = (
         "import json, resource, subprocess, sys, time; began = time.perf_counter(); "
-        "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
+        "status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
+        "assert status in (0, 1, 3), status; "
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
         "print(json.dumps([time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss]))"
     )

@@ -38,6 +38,9 @@ MOST_EXACT = 200
 """Values that are looked for in every text, wherever they stand; further ones of a log, where each
 request may have its own, only as whole words: a search for each of 30,000 would take hours."""
 
+MANY, TOGETHER = 1000, 16
+"""From so many captures on, those of a cluster, so many are looked at together: few hold anything."""
+
 WORD = re.compile(r"[A-Za-z0-9_~.+/-]{8,}")
 
 ADDRESS_NAME = re.compile(r"(?:^|_)(?:IP|ADDR|ADDRESS|HOST|URL|PROXY|ENDPOINT)(?:$|_)", re.I)
@@ -101,11 +104,27 @@ class Redactor:
         kept = list(captures)
         for capture in kept:
             self._learn(capture)
-        for capture in kept:  # numbers what is found by its form, in order
-            parts = [capture.arguments, capture.value, capture.error]
-            # One look at the whole is faster than one at each of thousands of strings.
-            if self.touches(parts):
-                self.value(parts)
+        parts = [[capture.arguments, capture.value, capture.error] for capture in kept]
+        if len(parts) <= MANY:
+            for part in parts:
+                self._number([part])
+        else:
+            for start in range(0, len(parts), TOGETHER):
+                self._number(parts[start : start + TOGETHER])
+
+    def _number(self, parts: Sequence[object]) -> None:
+        """Number what is found by its form, in order.
+
+        One look at the whole is faster than one at each of thousands of strings.
+        """
+        if not self.touches(parts):
+            return
+        if len(parts) == 1:
+            self.value(parts[0])
+            return
+        middle = len(parts) // 2
+        self._number(parts[:middle])
+        self._number(parts[middle:])
 
     @property
     def redactions(self) -> tuple[Redaction, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from infer_doctor.model import CheckResult, Finding, Report
@@ -17,10 +18,7 @@ def mask_many(report: Report, redactor: Redactor) -> Report:
     return dataclasses.replace(
         rest,
         results=tuple(masks.row(row) for row in report.results),
-        facts={
-            redactor.text(name): {kind: masks.part(fact) for kind, fact in facts.items()}
-            for name, facts in report.facts.items()
-        },
+        facts={redactor.text(name): masks.facts(own) for name, own in report.facts.items()},
     )
 
 
@@ -40,6 +38,22 @@ class _Masks:
         if id(value) not in self._parts:
             self._parts[id(value)] = mask(value, self._redactor, WHOLE_DEPTH - 1)
         return self._parts[id(value)]
+
+    def facts(self, own: dict[str, Any]) -> dict[str, Any]:
+        """Those of one subject: most hold nothing to mask, so new ones are looked at together."""
+        self._look([fact for fact in own.values() if id(fact) not in self._parts])
+        return {kind: self._parts[id(fact)] for kind, fact in own.items()}
+
+    def _look(self, values: Sequence[Any]) -> None:
+        """Halves of what has to be changed are looked at again, down to each alone."""
+        if len(values) == 1:
+            self.part(values[0])
+        elif values and self._redactor.touches(values):
+            middle = len(values) // 2
+            self._look(values[:middle])
+            self._look(values[middle:])
+        else:
+            self._parts |= {id(value): value for value in values}
 
     def row(self, row: CheckResult) -> CheckResult:
         reason, subject = self.text(row.reason), self.text(row.subject)

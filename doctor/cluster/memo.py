@@ -203,19 +203,15 @@ class NodeSubject(Subject):
     def run(self, checks: Iterable[Check]) -> list[CheckResult]:
         """One result for each check; what was decided on the same facts is taken over."""
         checked, name = self._shared.checked, self.name
+        marks = _Marks(self, self._shared)
         results: list[CheckResult] = []
         for check in checks:
-            key: list[object] = [check.id]
-            for need in check.needs:
-                value = self.get(need.fact)
-                missing = isinstance(value, Missing)
-                key.append(value if missing else id(value))
-            first = checked.get(tuple(key))
+            key = (check.id, *[marks[need.fact] for need in check.needs])
+            first = checked.get(key)
             if first is None:
-                first = checked[tuple(key)] = run_check(check, self)
+                first = checked[key] = run_check(check, self)
                 results.append(first)
                 continue
-            found = tuple(replace(finding, subject=name) for finding in first.findings)
             results.append(
                 CheckResult(
                     check=first.check,
@@ -223,7 +219,23 @@ class NodeSubject(Subject):
                     outcome=first.outcome,
                     reason=first.reason,
                     duration_ms=0.0,
-                    findings=found,
+                    findings=tuple(replace(finding, subject=name) for finding in first.findings)
+                    if first.findings
+                    else (),
                 )
             )
         return results
+
+
+class _Marks(dict[type, int]):
+    """What stands for each fact of a node in the key of a result; the fact is asked for once."""
+
+    def __init__(self, subject: Subject, shared: Shared) -> None:
+        super().__init__()
+        self._subject = subject
+        self._shared = shared
+
+    def __missing__(self, kind: type) -> int:
+        value = self._subject.get(kind)
+        self[kind] = mark = id(self._shared.one(value) if isinstance(value, Missing) else value)
+        return mark

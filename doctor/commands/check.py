@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Sequence
@@ -98,6 +99,9 @@ def check(
         cluster = _ray_nodes(ray, timeout, command, python, deep, started_at)
     else:
         cluster, snapshot, targets = machines_of(snapshot, targets)
+    if cluster:  # all of it stays: each look for garbage would go through it in vain
+        gc.disable()
+        click.get_current_context().call_on_close(gc.enable)
     found = found_of(targets)
     here = snapshot is None and not cluster and not any(row.machine for row in found)
     local = any(launch.machine == "local" for row in found for launch in row.launches)
@@ -158,6 +162,9 @@ def check(
         redactions=examination.redactions,
         plan=plan_of(examination.subjects),
     )
+    if cluster:
+        gc.freeze()
+        gc.enable()  # what writing leaves behind goes in circles
     emit(report, format, output, fail_on=fail_on, required=required)
     raise click.exceptions.Exit(EXIT[report.verdict])
 

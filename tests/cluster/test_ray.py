@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray_cluster
+import torch_only
 from ray_cluster import Rig
 
 from infer_doctor.cli import run
@@ -32,11 +34,11 @@ def rig() -> Iterator[Rig]:
         yield started
 
 
-def checked(rig: Rig, *words: str) -> tuple[int, dict[str, Any], float]:
+def checked(rig: Rig, *words: str, limit_s: int = LIMIT_S) -> tuple[int, dict[str, Any], float]:
     """The exit status, the report and the seconds of a run."""
     began = time.monotonic()
     command = [sys.executable, "-m", "infer_doctor", "check", "--ray", rig.address]
-    command += ["--timeout", str(LIMIT_S), "--format", "json", *words]
+    command += ["--timeout", str(limit_s), "--format", "json", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout), time.monotonic() - began
@@ -72,6 +74,21 @@ class TestRay:
             "tensor 4 x pipeline 2 needs 8 GPUs; Ray gives out 0 on 4 nodes"
         )
 
+    @pytest.mark.engine
+    @pytest.mark.skipif(torch_only.missing() is not None, reason=str(torch_only.missing()))
+    def test_links_and_a_sum_over_all_nodes(self, rig: Rig, tmp_path: Path) -> None:
+        python = torch_only.interpreter(tmp_path / "venv")
+        words = ("--deep", "--python", str(python), "--ignore", "cluster-name-loopback")
+        _, report, _ = checked(rig, *words, limit_s=90)
+        for check in ("cluster-peer-unreachable", "cluster-allreduce-failed", "cluster-sum-wrong"):
+            (row,) = rows(report, check)
+            assert row["outcome"] == "passed", row["reason"]
+        sums = [report["facts"][rig.name(number)]["NodeSum"] for number in range(4)]
+        assert sorted(own["ranks"][0]["rank"] for own in sums) == [0, 1, 2, 3]
+        assert {own["ranks"][0]["step"] for own in sums} == {"the end"}
+        links = report["facts"][rig.name(0)]["PeerLinks"]
+        assert [row["error"] for row in links["rows"]] == [None, None, None]
+
     def test_a_node_that_hangs_and_one_that_dies_are_named(self, rig: Rig) -> None:
         """The raylet of one is frozen before, that of the other killed while its task is on the way."""
         rig.do("stop", HANGS)
@@ -94,6 +111,6 @@ class TestRay:
 
 def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
     """Without Ray, and without a cluster, one clear line."""
-    assert run(["check", "--ray", "127.0.0.1:1", "--timeout", "25"]) == 2
+    assert run(["check", "--ray", "127.0.0.1:1", "--timeout", "12"]) == 2
     line = capsys.readouterr().err
     assert "Ray" in line and len(line.splitlines()) == 1

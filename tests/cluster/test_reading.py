@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cluster
+import jsonschema
 import pytest
 
 from infer_doctor.cli import run
@@ -19,6 +20,7 @@ from infer_doctor.redact import Redactor
 from infer_doctor.registry import load
 from infer_doctor.snapshot import BadSnapshot, read
 
+SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
 CASES = sorted(path for path in cluster.CASES.glob("*/snapshot.json"))
 
 
@@ -94,6 +96,11 @@ def test_each_node_is_judged_as_if_it_were_alone(tmp_path: Path) -> None:
         assert mine["Identity"] == facts["Identity"]
 
 
+def untimed_rows(value: Any) -> Any:
+    rows = value if isinstance(value, list) else []
+    return [{k: v for k, v in row.items() if k != "duration_ms"} for row in rows] or value
+
+
 class TestCommand:
     def nodes(self, folder: Path, count: int = 4) -> list[str]:
         made = [cluster.node(i) for i in range(count)]
@@ -131,6 +138,19 @@ class TestCommand:
         assert {(id, f"node-{i:04d}") for id in own for i in range(4)} <= rows
         hosts = [report["facts"][f"node-{i:04d}"]["Identity"]["hostname"] for i in range(4)]
         assert hosts == [f"<host:{i:010x}>" for i in range(4)]
+
+    def test_json_in_parts_is_one_document(self, tmp_path: Path, capsys: Any) -> None:
+        """A thousand nodes are written row by row; the text is as the whole would be."""
+        self.nodes(tmp_path, 12)
+        run(["check", "--snapshot", str(tmp_path), "--format", "json"])
+        text = capsys.readouterr().out
+        report = json.loads(text)
+        assert text == json.dumps(report, indent=2) + "\n"
+        jsonschema.validate(report, json.loads(SCHEMA.read_text()))
+        run(["check", "--snapshot", str(tmp_path), "--format", "json", "-o", str(tmp_path / "r")])
+        written = json.loads((tmp_path / "r").read_text())
+        for key in ("results", "facts", "fixes", "counts", "target", "primary"):
+            assert untimed_rows(written[key]) == untimed_rows(report[key])
 
     def test_a_folder_without_snapshots(self, tmp_path: Path, capsys: Any) -> None:
         assert run(["check", "--snapshot", str(tmp_path)]) == 2
