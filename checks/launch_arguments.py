@@ -11,6 +11,7 @@ from infer_doctor.catalog.vllm_renamed import HAD_EFFECT, NOTES
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions, OptionProblem
 from infer_doctor.fixes.arguments import (
+    before_image,
     continue_line,
     drop,
     look_at,
@@ -88,10 +89,12 @@ def argument_unknown(launch: Launch, options: EngineOptions) -> Iterator[Finding
     ## Fix safety
     Unsafe: nobody but you knows which option was meant.
     """
-    for problem in of_kind(options, "unknown", "ambiguous"):
+    for problem in of_kind(options, "unknown", "ambiguous", "misplaced"):
         fixes: list[Fix] = []
         if not problem.flag.strip():
             fixes.append(continue_line(problem))
+        elif problem.kind == "misplaced":
+            fixes.append(before_image(problem))
         elif problem.successor is not None:
             fixes.append(own_entry_point(problem.successor))
         elif problem.nearest is not None and "option of" in problem.message:

@@ -72,6 +72,19 @@ def continue_line(problem: OptionProblem) -> Fix:
     )
 
 
+def before_image(problem: OptionProblem) -> Fix:
+    """An option of docker belongs to docker."""
+    place = problem.place
+    at = f"{place.file}:{place.line}" if place.line else place.file
+    return Fix(
+        id=f"move-{_slug(problem)}",
+        title=f"Write {problem.flag} and its value before the image",
+        safety="manual",
+        restarts=True,
+        actions=(Action(kind="text", text=f"{at}: docker run [its options] IMAGE [vLLM's]"),),
+    )
+
+
 def own_entry_point(option: str) -> Fix:
     """The image's own entry point takes words; another one runs a shell."""
     program = option.partition(" ")[2]

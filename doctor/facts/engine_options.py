@@ -23,8 +23,10 @@ Problem = Literal[
     "duplicate",
     "undecided",
     "ignored",
+    "misplaced",
 ]
-""""undecided": whether the version takes it is not known. "ignored": another value is taken silently."""
+""""undecided": whether the version takes it is not known. "ignored": another value is taken silently.
+"misplaced": it belongs to the program that starts the engine."""
 
 
 @frozen

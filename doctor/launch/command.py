@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from infer_doctor.frozen import frozen
+from infer_doctor.launch.holders import HOLDERS, held
 from infer_doctor.launch.model import (
     COMMAND_LINE,
     Container,
@@ -18,6 +19,7 @@ from infer_doctor.launch.model import (
     Variable,
     Word,
 )
+from infer_doctor.launch.wrappers import OURSELVES, OWN_ARGUMENTS, RUNNERS, TWO_VALUES, WRAPPERS
 
 Engine = Literal["vllm", "tensorrt-llm"]
 
@@ -45,78 +47,11 @@ MODULES: Mapping[str, tuple[Engine, str]] = {
 }
 """What `python -m` starts -> engine and entry; an empty entry is the next word."""
 
-WRAPPERS: Mapping[str, frozenset[str]] = {
-    name: frozenset(options.split())
-    for name, options in {
-        "env": "-u --unset -C --chdir -a --argv0",
-        "exec": "-a",
-        "command": "",
-        "nohup": "",
-        "setsid": "",
-        "time": "-f --format -o --output",
-        "nice": "-n --adjustment",
-        "ionice": "-c --class -n --classdata",
-        "stdbuf": "-i --input -o --output -e --error",
-        "numactl": "-N -m -C -i -p -w --cpunodebind --membind --physcpubind --interleave "
-        "--preferred --cpubind --weighted-interleave",
-        "taskset": "",
-        "timeout": "-k --kill-after -s --signal",
-        "sudo": "-u --user -g --group -h --host -p --prompt -C --close-from -D --chdir",
-        "systemd-run": "-p --property -u --unit -E --setenv --slice -M --machine --description "
-        "--uid --gid --nice --working-directory",
-        "tini": "-p -e",
-        "dumb-init": "-r --rewrite",
-        "trtllm-llmapi-launch": "",
-        "nvidia_entrypoint.sh": "",
-        "mpirun": "-n -np --np -c -H -host --host -hostfile --hostfile -machinefile -x --map-by "
-        "--bind-to --rank-by -wdir --wdir -wd -npernode --npernode -N -ppn -genvlist -path",
-        "srun": "-N -n -c -p -A -t -J -w -x -o -e -i -D -G --nodes --ntasks --cpus-per-task "
-        "--partition --account --time --job-name --nodelist --exclude --output --error --chdir "
-        "--gpus --gres --mpi --ntasks-per-node --gpus-per-node --gpus-per-task --mem --export "
-        "--container-image --container-name --container-mounts --container-workdir --qos",
-        "torchrun": "--nnodes --nproc-per-node --nproc_per_node --node-rank --node_rank "
-        "--master-addr --master_addr --master-port --master_port --rdzv-backend --rdzv_backend "
-        "--rdzv-endpoint --rdzv_endpoint --rdzv-id --rdzv_id --max-restarts --log-dir",
-    }.items()
-}
-"""Programs that start another one -> their options that take the next word (their manuals)."""
-
-WRAPPERS = {**WRAPPERS, "mpiexec": WRAPPERS["mpirun"]}
-
-PREFLIGHT = (
-    "--fail-on --require --select --ignore --wait --report --format --baseline --python --timeout"
-)
-OURSELVES = ("infer-doctor", "infer-doctor.pyz", "infer_doctor")
-
-RUNNERS: Mapping[tuple[str, str], frozenset[str]] = {
-    key: frozenset(options.split())
-    for key, options in {
-        ("uv", "run"): "--with --with-editable --with-requirements --python -p --extra --group "
-        "--only-group --no-group --package --project --directory --env-file --index "
-        "--default-index --index-url --extra-index-url --find-links --config-file --cache-dir "
-        "--torch-backend --index-strategy --prerelease --refresh-package --color",
-        ("poetry", "run"): "-C --directory -P --project",
-        ("pipenv", "run"): "--python",
-        ("conda", "run"): "-n --name -p --prefix --cwd",
-        ("mamba", "run"): "-n --name -p --prefix --cwd",
-        ("micromamba", "run"): "-n --name -p --prefix --cwd",
-        ("pixi", "run"): "-e --environment --manifest-path",
-        ("hatch", "run"): "",
-        ("infer-doctor", "preflight"): PREFLIGHT,
-        ("infer-doctor.pyz", "preflight"): PREFLIGHT,
-        ("infer_doctor", "preflight"): PREFLIGHT,
-    }.items()
-}
-"""The same for programs with sub-commands."""
-
 SHELLS = ("sh", "bash", "dash", "zsh", "ash", "ksh")
 CONTAINERS = ("docker", "podman", "nerdctl")
 
-TWO_VALUES = frozenset({"-mca", "--mca", "-genv", "-env"})
-"""Options of mpirun that take two words."""
-
-OWN_ARGUMENTS = {"timeout": 1, "taskset": 1}
-"""Words that a wrapper takes before the command: a duration, a mask."""
+WHICH = re.compile(r"\$\((?:which|command -v) ([\w-]+)\)")
+"""$(which vllm): the path of a program whose name is told."""
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.S)
 PYTHON = re.compile(r"python(3(\.\d+)?t?)?")
@@ -150,7 +85,7 @@ class Start:
     def _peel(self) -> None:
         while (text := self._text()) is not None:
             assignment = ASSIGNMENT.fullmatch(text)
-            name = posixpath.basename(text)
+            name = posixpath.basename(WHICH.sub(r"\1", text))
             if assignment is not None:
                 self._assign(self.all[self._at])
                 self._at += 1
@@ -243,7 +178,7 @@ class Start:
             if word in with_value:
                 self._at += 1
         self._at = min(self._at, len(self.all))
-        script = posixpath.basename(self._text() or "")
+        script = posixpath.basename(WHICH.sub(r"\1", self._text() or ""))
         if script in ENGINES:  # `python /opt/venv/bin/vllm serve`
             self._program(script, text)
 
@@ -327,10 +262,15 @@ def launches(
     program = posixpath.basename(start.executable or "")
     if program in SHELLS and depth < DEEPEST:
         return _nested(start, around, environment, depth)
-    if program in CONTAINERS:
+    inside = program in CONTAINERS and start.words and start.words[0].text in ("exec", "compose")
+    if program in CONTAINERS and not inside:
         from infer_doctor.launch.docker_run import launches as contained
 
         return contained(start, around, environment, place)
+    if (inside or program in HOLDERS) and start.words and depth < DEEPEST:
+        known = (*environment, *start.environment)
+        if found := held(program, start.words, around, known, depth, launches):
+            return found
     return [_launch(start, around, place, environment)]
 
 

@@ -13,6 +13,7 @@ from infer_doctor.launch.judge import CALLS
 from infer_doctor.launch.model import Keyword, Launch, Unknown
 from infer_doctor.vllm_arguments.history import best_choice, missing_field, missing_option, nearest
 from infer_doctor.vllm_arguments.parse import Bad, Parsed, Setting, parse
+from infer_doctor.vllm_arguments.placed import misplaced
 from infer_doctor.vllm_arguments.table import TAKES_NOTHING, Row, Table, catalogue, ordered
 from infer_doctor.vllm_arguments.values import choice_problem, listed, range_problem
 
@@ -35,6 +36,7 @@ def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> Engi
     else:
         parsed = parse(launch.words, launch.config, table, serve=_takes_word(launch, table))
         given, problems, gaps = _of_words(parsed, table, launch.entry)
+        problems = misplaced(launch, problems)
         model = _model(launch, parsed, given)
     return EngineOptions(
         engine="vllm",

@@ -203,3 +203,52 @@ def test_the_options_for_rope_of_older_versions_change_the_limit() -> None:
 
     assert judged_line(line).outcome == "passed"
     assert judged_line(line.partition(" --rope")[0]).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ("-p 8080:8080", ["-p"]),
+        ("-e HF_TOKEN=a", ["-e"]),
+        ("--gpus all --ipc=host --seed 1", ["--gpus", "--ipc"]),
+    ],
+)
+def test_options_of_docker_behind_the_image(words: str, flags: list[str]) -> None:
+    line = f"docker run vllm/vllm-openai:v0.20.0 --model m --max-model-len 512 {words}"
+    (launch,) = launches_in(f"#!/bin/bash\n{line}\n", "run.sh")
+    given = judged(launch)
+    findings = examine(argument_unknown, *given).findings
+    assert [row.about for row in findings] == flags
+    assert "stands behind the image" in findings[0].message
+    assert findings[0].fixes[0].title == f"Write {flags[0]} and its value before the image"
+    assert not examine(argument_value, *given).findings
+
+
+@pytest.mark.parametrize(
+    ("line", "machine"),
+    [
+        ("tmux new-session -d -s vllm 'vllm serve org/model -tp 2'", "local"),
+        ("screen -dmS vllm vllm serve org/model -tp 2", "local"),
+        ('eval "vllm serve org/model -tp 2"', "local"),
+        ('pm2 start "vllm serve org/model -tp 2" --name vllm', "local"),
+        ("uvx --with x vllm serve org/model -tp 2", "local"),
+        ("python3 $(which vllm) serve org/model -tp 2", "local"),
+        ("$(command -v vllm) serve org/model -tp 2", "local"),
+        ('ssh gpu1 "source /v/bin/activate && vllm serve org/model -tp 2"', "another"),
+        ("docker exec -it box vllm serve org/model -tp 2", "another"),
+        ("kubectl exec -it pod -- vllm serve org/model -tp 2", "another"),
+        ("singularity exec --nv box.sif vllm serve org/model -tp 2", "another"),
+        ("ray job submit -- vllm serve org/model -tp 2", "another"),
+    ],
+)
+def test_programs_that_hold_a_command(line: str, machine: str) -> None:
+    (launch,) = launches_in(f"#!/bin/bash\n{line}\n", "serve.sh")
+    assert (launch.engine, launch.entry, launch.machine) == ("vllm", "serve", machine)
+    assert [word.text for word in launch.words] == ["org/model", "-tp", "2"]
+
+
+def test_programs_that_hold_something_else() -> None:
+    from infer_doctor.launch.command import read as command
+
+    for line in ("tmux attach -t vllm", "ssh vllm", "screen -r vllm", "ssh gpu1 tail vllm.log"):
+        assert command(line.split()).engine is None
