@@ -155,7 +155,7 @@ CASES: list[tuple[str, Prepare]] = [
     ),
     (
         "trt-prompt-limit",
-        trt_model("--max_num_tokens 1024 --max_seq_len 2048", "enable_chunked_prefill: false"),
+        trt_model("--max_num_tokens 1024 --max_seq_len 4096", "enable_chunked_prefill: false"),
     ),
     ("trt-variable-word", word_for_a_number),
 ]
