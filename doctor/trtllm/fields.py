@@ -100,6 +100,8 @@ class Fields:
             self._field_problem("unknown", keyword, name, message, nearest=near)
         for inner, value in (section or {}).items():
             self._judge_inner(keyword, f"{name}.{inner}", value)
+        if name == "cuda_graph_config":
+            self._judge_graphs(keyword, section or {})
         value = keyword.value
         if section is not None or isinstance(value, Unknown):
             return
@@ -166,6 +168,17 @@ class Fields:
             self._field_problem(
                 "range", keyword, name, f"{name} is a share from 0 to 1; it is {value}"
             )
+
+    def _judge_graphs(self, keyword: Keyword, section: Mapping[str, Any]) -> None:
+        """1.0 takes both only where the list is the one that it makes of the number, whose last item
+        is the number; later releases where the number is the greatest (llmapi/llm_args.py)."""
+        sizes, greatest = section.get("batch_sizes"), section.get("max_batch_size")
+        if not isinstance(sizes, list) or not all(type(size) is int for size in sizes):
+            return
+        if sizes and type(greatest) is int and greatest not in (0, max(sizes)):
+            message = f"cuda_graph_config has batch_sizes up to {max(sizes)} and max_batch_size "
+            message += f"{greatest}: refused; one of them is enough"
+            self._field_problem("range", keyword, "cuda_graph_config.max_batch_size", message)
 
     def _choices(self, name: str) -> tuple[str, ...] | None:
         before = reaches(self.written, fields.KV_DTYPES_UNTIL) is False
