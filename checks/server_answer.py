@@ -71,10 +71,16 @@ def gave_up(answers: Answers, row: Exchange) -> bool:
     if row.status == 504:
         return True
     late = row.total_ms is not None and row.total_ms >= LATE_MS
-    if not late or not answers.gateway:
-        return False
     cut = row.name == "stream" and row.error in ("truncated", "closed", "reset")
+    if not late or not answers.gateway:
+        return late and cut and row.error == "truncated" and _answers_after(answers, row)
     return cut or (row.status == 502 and from_gateway(answers, row))
+
+
+def _answers_after(answers: Answers, row: Exchange) -> bool:
+    """Whether the server went on to answer: then it was not its own end that cut the stream."""
+    place = answers.exchanges.index(row)
+    return any(one.fine for one in answers.exchanges[place + 1 :])
 
 
 @check("server-silent", severity="error", category="server_unreachable", since="0.2")

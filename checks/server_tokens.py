@@ -46,7 +46,9 @@ BROKEN_STREAM = (
 
 
 @check("server-proxy-timeout", severity="error", category="request_timeout", since="0.2")
-def proxy_timeout(answers: Answers, metrics: ServerMetrics | None) -> Iterator[Finding]:
+def proxy_timeout(
+    answers: Answers, metrics: ServerMetrics | None, streamed: Streamed | None
+) -> Iterator[Finding]:
     """A proxy gives up on the engine before the engine has answered.
 
     ## Why it matters
@@ -55,20 +57,23 @@ def proxy_timeout(answers: Answers, metrics: ServerMetrics | None) -> Iterator[F
 
     ## How it decides
     A request for tokens ends with 504, or, after 3 s and more without a token, with 502 or the end of
-    the connection, from a proxy that its headers name, while requests without tokens come through. When the engine's own counters stand still,
-    server-engine-stalled is the cause and this is only likely.
+    the connection, from a proxy that its headers name, while requests without tokens come through.
+    Likely only: HAProxy and load balancers name themselves nowhere, so a stream that is cut without a
+    token, while the server answers on, counts too; and when the engine's own counters stand still,
+    server-engine-stalled is the cause.
 
     ## Fix safety
     Manual.
     """
     row = next((one for one in answers.heavy if gave_up(answers, one)), None)
-    if row is None:
+    if row is None or (streamed is not None and streamed.events and row.name == "stream"):
         return
     seconds = (row.total_ms or 0) / 1000
     stands = metrics is not None and metrics.gained("tokens") == 0
     queue = metrics.total("waiting") if metrics is not None else None
     more = f"; {queue:.0f} requests wait in the engine" if queue else ""
-    confidence: Confidence = "likely" if stands else "certain"
+    unnamed = not answers.gateway and row.status not in (502, 504)
+    confidence: Confidence = "likely" if stands or unnamed else "certain"
     how = str(row.status) if row.status in (502, 504) else "it cut the stream"
     yield Finding(
         about=answers.gateway or "proxy",

@@ -113,8 +113,8 @@ FORMER: dict[str, str] = {
 ENGINE_LABELS = ("engine", "engine_idx")
 """With data parallelism each engine has its own samples."""
 
-KINDS = (("vllm:", "vllm"), ("trtllm_", "tensorrt-llm"), ("nv_", "triton"))
-"""Prefix -> the server that writes it."""
+KINDS = (("vllm:", "vllm"), ("trtllm_", "tensorrt-llm"), ("nv_", "triton"), ("nim:", "nim"))
+"""Prefix -> the server that writes it; NIM's own names have none (server/exposition.py)."""
 
 ITERATION_FIELDS = {
     "running": ("numActiveRequests",),

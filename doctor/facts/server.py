@@ -276,7 +276,7 @@ class ServerMetrics:
 
     source: str
     kind: str
-    """"vllm", "tensorrt-llm", "triton"."""
+    """"vllm", "tensorrt-llm", "triton", "nim"."""
     first: Mapping[str, EngineState]
     """By engine: several with data parallelism."""
     second: Mapping[str, EngineState] = field(default_factory=dict)

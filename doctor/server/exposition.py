@@ -18,6 +18,21 @@ LINE_LIMIT = 4096
 RAY_PREFIX = "ray_"
 """Ray Serve writes ray_vllm_num_requests_running or ray_vllm:...: a colon is none of its names'."""
 
+PLAIN = {
+    "num_requests_running": "num_requests_running",
+    "num_requests_waiting": "num_requests_waiting",
+    "gpu_cache_usage_perc": "gpu_cache_usage_perc",
+    "prompt_tokens_total": "prompt_tokens_total",
+    "generation_tokens_total": "generation_tokens_total",
+    "time_to_first_token_seconds": "time_to_first_token_seconds",
+    "time_per_output_token_seconds": "time_per_output_token_seconds",
+    "e2e_request_latency_seconds": "e2e_request_latency_seconds",
+    "request_finish_total": "request_success_total",
+}
+NIM_PREFIX = "nim:"
+"""NVIDIA's NIM writes the names of vLLM without a prefix (docs.nvidia.com/nim/large-language-models,
+"Observability", 1.0 to 1.14, read 2026-12); here they get one."""
+
 Sample = tuple[str, Mapping[str, str], float]
 
 
@@ -46,7 +61,10 @@ def usual(line: str) -> str:
     line = line.removeprefix(RAY_PREFIX)
     if line.startswith("vllm_"):
         return "vllm:" + line[5:]
-    return "trtllm_" + line[7:] if line.startswith("trtllm:") else line
+    if line.startswith("trtllm:"):
+        return "trtllm_" + line[7:]
+    own = next((name for name in PLAIN if line.startswith(name)), None)
+    return NIM_PREFIX + PLAIN[own] + line[len(own) :] if own is not None else line
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -65,6 +83,7 @@ def is_exposition(text: str) -> bool:
         return True
     lines = [line for line in head.splitlines()[:20] if line and line[0] != "#"]
     return any(
-        usual(line).startswith(("vllm:", "trtllm_", "nv_")) and SAMPLE.match(usual(line))
+        usual(line).startswith(("vllm:", "trtllm_", "nv_", NIM_PREFIX))
+        and SAMPLE.match(usual(line))
         for line in lines
     )

@@ -28,6 +28,8 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0
 KINDS = ("global", "defaults", "frontend", "backend", "listen")
 NO_DELAY = ("option", "http-no-delay")
 MOST_LINES = 50_000
+LONGEST_LINE = 2048
+"""HAProxy's own limit (section 2.1, LINESIZE)."""
 Line = tuple[int, list[str]]
 
 
@@ -82,6 +84,8 @@ def parse(text: str) -> list[Section]:
 
 
 def _words(line: str) -> list[str]:
+    if len(line) > LONGEST_LINE:
+        return []
     try:
         return shlex.split(line, comments=True)
     except ValueError:

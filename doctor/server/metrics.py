@@ -20,7 +20,7 @@ from infer_doctor.catalog.server_metrics import (
     Name,
 )
 from infer_doctor.facts.server import EngineState, Pace, ServerMetrics
-from infer_doctor.server.exposition import samples
+from infer_doctor.server.exposition import NIM_PREFIX, samples
 
 MOST_ENGINES = 1024
 PREFIXES = tuple(prefix for prefix, _ in KINDS)
@@ -92,6 +92,8 @@ def _exposition(text: str) -> Scrape | None:
     for name, labels, value in samples(text, PREFIXES):
         if not kind:
             kind = next(kind for prefix, kind in KINDS if name.startswith(prefix))
+        if name.startswith(NIM_PREFIX):
+            name = "vllm:" + name.removeprefix(NIM_PREFIX)
         engine = next((labels[key] for key in ENGINE_LABELS if key in labels), "0")
         if len(values) < MOST_ENGINES or engine in values:
             values.setdefault(engine, {}).setdefault(name, []).append((labels, value))

@@ -25,6 +25,8 @@ UNITS["y"] = 31536000
 DEEPEST = 20
 MOST = 100_000
 MOST_FILES = 50
+MOST_WILD = 2
+"""Parts of a path that are patterns: sites/*/*.conf is usual, /*/*/*/* would read the whole disk."""
 
 IGNORED = ("mime.types", "fastcgi_params", "proxy_params", "uwsgi_params")
 """Files of every installation that hold no time-out; Debian's proxy_params sets headers only."""
@@ -94,6 +96,9 @@ class Files:
 
         if self.folder is None:
             self.gaps.append(f"include {pattern}: only a file has files beside it")
+            return
+        if sum(map(glob.has_magic, pattern.split("/"))) > MOST_WILD:
+            self.gaps.append(f"include {pattern}: too many patterns to look through")
             return
         names = sorted(glob.glob(os.path.join(self.folder, pattern)))
         if not names and not glob.has_magic(pattern):

@@ -230,7 +230,7 @@ class _Run:
     # --- with tokens
 
     async def _tokens(self, model: str) -> None:
-        await self._prometheus_of_trtllm()
+        await self._other_metrics()
         streamed = await self._stream(model)
         seen = streamed.first_ms is not None
         if not (seen or streamed.done or streamed.error in NO_STREAM):
@@ -246,12 +246,14 @@ class _Run:
         """Refused or without a token: perhaps the model makes none and embeds."""
         self.skipped.append("further requests for tokens: the stream brought none")
         if streamed.status in OTHER_WAY and not self._unknown_model():
-            body = {"model": model, "input": PROMPT}
             path = f"{self.found.api}/embeddings"
-            await self._small("embedding", path, body)
+            await self._small("embedding", path, {"model": model, "input": PROMPT})
             if self.asker.exchanges[-1].name == "embedding" and self.asker.exchanges[-1].fine:
                 await self._measured("tokens")
                 return
+        if streamed.error in ("truncated", "closed", "reset") and self.first is None:
+            path = f"{self.found.api}/models"  # does it live?
+            await self.asker.get("models", path, self.light_s)
         await self._measured("refused" if refused(streamed.status) else "no token")
 
     async def _small_ones(self, model: str) -> bool:
@@ -338,19 +340,28 @@ class _Run:
 
     # --- its own numbers
 
-    async def _prometheus_of_trtllm(self) -> None:
-        """trtllm-serve has JSON at /metrics, and Prometheus' format elsewhere when it is told to."""
+    async def _other_metrics(self) -> None:
+        """trtllm-serve has JSON at /metrics and Prometheus' format elsewhere if it is told to; NVIDIA's
+        NIM has its metrics under /v1 (docs.nvidia.com/nim, "Observability")."""
         owner = self.found.models.owner if self.found.models else ""
         json_there = self.first is not None and self.first.kind == "tensorrt-llm"
-        if self.question.metrics is not None or not (json_there or owner == "tensorrt_llm"):
+        if self.question.metrics is not None:
             return
-        self.metrics_path = "/prometheus/metrics"
+        if json_there or owner == "tensorrt_llm":
+            other = "/prometheus/metrics"
+        elif self.first is None and any(
+            e.name == "metrics" and e.status == 404 for e in self.asker.exchanges
+        ):
+            other = "/v1/metrics"
+        else:
+            return
+        usual, self.metrics_path = self.metrics_path, other
         row, body = await self.asker.get("metrics", self._metrics_target(), self.light_s)
         found = metrics.read(body.decode("utf-8", "replace")) if row.fine else None
         if found is not None:
             self.first, self.first_at = found, time.monotonic()
         else:
-            self.metrics_path = "/metrics"
+            self.metrics_path = usual
 
     async def _measured(self, own_request: str) -> None:
         """The second scrape, and both as a fact."""

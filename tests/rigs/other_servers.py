@@ -314,6 +314,16 @@ HEALTHY: dict[str, Handler] = {
     ),
     "blanks before JSON": Api(padding="\n\n \n"),
     "byte order mark": Api(padding="\ufeff"),
+    "nim": Api(
+        fixed={
+            "/v1/metrics": (
+                "200 OK",
+                '# TYPE num_requests_running gauge\nnum_requests_running{model_name="m"} 0.0\n'
+                'generation_tokens_total{model_name="m"} 40.0\n',
+            ),
+            "/v1/health/ready": ("200 OK", {"object": "health.response", "message": "ready"}),
+        }
+    ),
     "embeddings": Api(
         models=[{"id": "m", "owned_by": "vllm", "max_model_len": 512}],
         fixed={

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infer_doctor.facts.server_limits import Limit
 from infer_doctor.server import envoy, haproxy, nginx
@@ -341,6 +343,20 @@ server {
 def test_the_prefix_of_the_url_chooses_the_location(path: str, wanted: list[float]) -> None:
     limits, _ = nginx.limits(PREFIXES, "n", path)
     assert [row.seconds for row in limits] == wanted
+
+
+def test_an_include_that_reads_the_disk_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "n.conf"
+    file.write_text("http {\n  include /*/*/*.conf;\n  server { proxy_pass http://a; }\n}\n")
+    found = read([str(file)])
+    assert found.gaps == ["include /*/*/*.conf: too many patterns to look through"]
+    assert len(found.limits) == 1
+
+
+@given(st.text(alphabet="abdefknoprstuw_./{}!|#\"'\\ \n:019", max_size=300))
+def test_any_text_is_read(text: str) -> None:
+    haproxy.limits(f"defaults\nfrontend f\n{text}\nbackend b\n{text}", "h")
+    nginx.limits(f"server {{ {text}", "n")
 
 
 def test_a_time_that_is_a_variable_is_a_gap(tmp_path: Path) -> None:

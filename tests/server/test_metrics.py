@@ -86,6 +86,7 @@ def test_a_real_scrape() -> None:
     [
         (OLD, "vllm", (4, 7, 0.98)),
         (OLD.replace("vllm:", "ray_vllm_"), "vllm", (4, 7, 0.98)),
+        (OLD.replace("vllm:", ""), "nim", (4, 7, 0.98)),
         (TRITON, "triton", (2, 5, 0.25)),
         (TRTLLM, "tensorrt-llm", (2, 1, 0.25)),
         (TRTLLM.replace("trtllm_", "trtllm:"), "tensorrt-llm", (2, 1, 0.25)),

@@ -40,6 +40,14 @@ def test_healthy(name: str, tmp_path: Path) -> None:
     assert len(facts["Answers"]["exchanges"]) <= 8
 
 
+def test_metrics_of_nim(tmp_path: Path) -> None:
+    report, _ = probed(tmp_path, HEALTHY["nim"])
+    assert report["target"]["engine"]["name"] == "nim"
+    (facts,) = report["facts"].values()
+    assert facts["ServerMetrics"]["source"] == "GET /v1/metrics"
+    assert facts["ServerMetrics"]["second"]["0"]["tokens"] == 40
+
+
 @pytest.mark.parametrize("name", SICK)
 def test_sick(name: str, tmp_path: Path) -> None:
     handler, check, words = SICK[name]
