@@ -97,7 +97,7 @@ def causes(start: Start, alive: int) -> list[Cause]:
     for hits in kept.values():
         best = max(hits, key=_loudness)
         found = answer(best, start)
-        if found.drop:
+        if found.drop or unproven(start, best):
             continue
         ranked.append((_weight(best), -best.place.line, best, found, len(hits)))
     ranked.sort(key=lambda row: (row[0], row[1]), reverse=True)
@@ -105,8 +105,6 @@ def causes(start: Start, alive: int) -> list[Cause]:
         explain(hit, found, start, weight=weight, count=count, alive=alive)
         for weight, _, hit, found, count in ranked
     ]
-    if ranked and unproven(start, ranked[0][2]):
-        return []
     return known or list(_by_file(start))
 
 
