@@ -85,7 +85,10 @@ def api_open(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
         message=f"{name} {key} can be reached by others: {how}",
         severity=severity,
         confidence="likely",
-        evidence=(written(launch, place, how), *evidence(options, "host", "port")),
+        evidence=(
+            written(launch, place, how),
+            *evidence(options, *(("port",) if "--host " in how else ("host", "port"))),
+        ),
         fixes=(require_key(launch, options.engine), *listen_here(launch, options)),
     )
 

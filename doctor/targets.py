@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.command import read as read_command
-from infer_doctor.launch.model import Launch, Place
+from infer_doctor.launch.model import Launch
 from infer_doctor.live import require_answer
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 FILE_LIMIT = 64 << 20
 """Bytes; a snapshot of a machine with 300 distributions has 2 MB."""
+
+PACKED = (b"\x1f\x8b", b"\xfd7zXZ\0")
+"""How gzip (RFC 1952) and xz begin."""
+
+XZ_MEMORY = 128 << 20
+"""Bytes: `xz -9` needs 65 MiB to unpack (xz(1))."""
 
 OUTPUT_LIMIT = 4 << 20
 """Characters; `nvidia-smi -q -x` of a GPU with many clocks has 122,000, so 16 GPUs 2 million."""
@@ -90,6 +96,8 @@ def read_text(path: str) -> str:
     Raises NoTarget with one clear sentence.
     """
     data = _standard_input() if path == STANDARD_INPUT else _file(path)
+    if data.startswith(PACKED):
+        data = _unpacked(data, path)
     if len(data) > FILE_LIMIT:
         raise NoTarget(f"{path}: more than {FILE_LIMIT:,} bytes are too many")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # PowerShell's ">"
@@ -100,6 +108,25 @@ def read_text(path: str) -> str:
         raise NoTarget(f"{path}: is binary, not text")
     if not text.strip("\ufeff \t\r\n"):
         raise NoTarget(f"{path}: is empty")
+    return text
+
+
+def _unpacked(data: bytes, path: str) -> bytes:
+    """What gzip or xz packed, no more of it than is read at all."""
+    import lzma
+    import zlib
+
+    try:
+        if data.startswith(PACKED[0]):
+            unpacker = zlib.decompressobj(wbits=31)
+            text, whole = unpacker.decompress(data, FILE_LIMIT + 1), unpacker.eof
+        else:
+            packed = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+            text, whole = packed.decompress(data, FILE_LIMIT + 1), packed.eof
+    except (zlib.error, lzma.LZMAError, EOFError) as error:
+        raise NoTarget(f"{path}: cannot be unpacked: {error}") from None
+    if not whole and len(text) <= FILE_LIMIT:
+        raise NoTarget(f"{path}: cannot be unpacked: it ends too early")
     return text
 
 
@@ -188,7 +215,7 @@ def look(target: str) -> Found:
         if os.path.basename(target) == TRITON_CONFIG and os.path.isfile(target):
             target = os.path.dirname(os.path.dirname(os.path.abspath(target)))
         if (words := _model(target)) is not None:
-            launch = replace(read_command(words, place=Place(file=target)), name=target)
+            launch = replace(read_command(words), name=target)
             return Found(target=target, launches=(launch,))
         if os.path.isdir(target):
             raise NoTarget(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from infer_doctor.checks.launch_arguments import argument_unknown, argument_valu
 from infer_doctor.checks.launch_conflicts import command_missing
 from infer_doctor.checks.launch_gpus import gpus_too_few
 from infer_doctor.checks.launch_model import context_too_long
+from infer_doctor.checks.security import api_open
 from infer_doctor.facts.engine_options import EngineQuestion
 from infer_doctor.facts.model_config import published_config
 from infer_doctor.facts.vllm_options import engine_options, vllm_table
 from infer_doctor.launch.command import read
 from infer_doctor.launch.model import Launch
 from infer_doctor.model import CheckResult
+from infer_doctor.targets import look
 from infer_doctor.testing import examine
 
 MODAL = """
@@ -252,3 +255,15 @@ def test_programs_that_hold_something_else() -> None:
 
     for line in ("tmux attach -t vllm", "ssh vllm", "screen -r vllm", "ssh gpu1 tail vllm.log"):
         assert command(line.split()).engine is None
+
+
+def test_an_open_address_is_shown_once() -> None:
+    (launch,) = launches_in("#!/bin/bash\nvllm serve m --host 0.0.0.0 --port 8001\n", "serve.sh")
+    (finding,) = examine(api_open, *judged(launch)).findings
+    assert [row.excerpt for row in finding.evidence] == ["--host 0.0.0.0", "--port 8001"]
+
+
+def test_a_folder_is_no_file_to_write_into(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (launch,) = look(str(tmp_path)).launches
+    assert (launch.place.file, launch.name) == ("command line", str(tmp_path))
