@@ -211,7 +211,7 @@ def _asked(given: Targets, options: dict[str, Any]) -> tuple[Found, Load | None,
     except BadKey as error:
         raise click.ClickException(str(error)) from None
     question = Question(
-        model=options["model"],
+        model=options["model"] or address.deployment,
         structured=options["structured"],
         tools=options["tools"],
         timeout_s=options["timeout"],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 API = "/v1"
 ENDPOINTS = ("/chat/completions", "/completions")
 """What a URL may end with that was copied whole; before it stands the base, as openai's clients take it."""
+
+VERSION = re.compile(r"api-version=[\w.-]{1,40}")
 
 PORTS = {"http": 80, "https": 443}
 
@@ -27,6 +30,14 @@ class Address:
     api: str
     given: str
     """The path as it was given."""
+    query: str = ""
+    """What Azure wants with every request: ?api-version=...; nothing else of a query is kept."""
+
+    @property
+    def deployment(self) -> str | None:
+        """The name in .../deployments/NAME, which is the model on Azure."""
+        names = self.api.split("/")
+        return names[-1] if names[-2:-1] == ["deployments"] else None
 
     @property
     def authority(self) -> str:
@@ -82,6 +93,7 @@ def parse(text: str) -> Address:
         root=root,
         api=api,
         given=path,
+        query="".join(f"?{pair}" for pair in parts.query.split("&") if VERSION.fullmatch(pair)),
     )
 
 

@@ -110,7 +110,8 @@ class Asker:
         """A GET and its body; the key goes only to the server that was named for it."""
         keyed = self.keyed and route is None
         way = route or self.route
-        wire = request("GET", path, way.address.authority, headers=self._headers(keyed=keyed))
+        target = path + way.address.query
+        wire = request("GET", target, way.address.authority, headers=self._headers(keyed=keyed))
         answer = await way.ask(wire, min(time.monotonic() + limit_s, self.deadline))
         return self._keep(name, "GET", path, answer, keyed=keyed), answer.body
 
@@ -123,7 +124,7 @@ class Asker:
         keyed = self.keyed
         wire = request(
             "POST",
-            path,
+            path + self.route.address.query,
             self.route.address.authority,
             body=data,
             headers=self._headers(keyed=keyed),
@@ -145,7 +146,8 @@ class Asker:
         keyed = self.keyed
         authority = self.route.address.authority
         headers = self._headers(keyed=keyed)
-        wire = request("POST", path, authority, body=data, headers=headers)
+        target = path + self.route.address.query
+        wire = request("POST", target, authority, body=data, headers=headers)
         events = Events()
         self.note_lag()
         began = time.monotonic()

@@ -124,7 +124,8 @@ async def _one(
     data = json.dumps(spec.body(number), separators=(",", ":")).encode()
     headers = {"User-Agent": f"infer-doctor/{VERSION}", "Accept": "text/event-stream"}
     headers |= spec.key.headers if spec.key is not None else {}
-    wanted = request("POST", spec.path, route.address.authority, body=data, headers=headers)
+    target = spec.path + route.address.query
+    wanted = request("POST", target, route.address.authority, body=data, headers=headers)
     began = time.monotonic()
     deadline = began + spec.timeout_s
     events = Events()

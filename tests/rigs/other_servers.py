@@ -84,6 +84,8 @@ class Api:
     headers: tuple[str, ...] = ()
     key: tuple[str, str] | None = None
     refusal: Reply = ("401 Unauthorized", {"error": "Unauthorized"})
+    query: str = ""
+    """Without which nothing is found."""
     padding: str = ""
     """Before every answer of JSON."""
     open: tuple[str, ...] = ()
@@ -106,6 +108,9 @@ class Api:
             name, value = self.key
             if f"{name}: {value}".lower() not in head.decode().lower():
                 return self.refusal
+        if not path.endswith(self.query):
+            return "404 Not Found", error("Resource not found")
+        path = path.removesuffix(self.query)
         if path in self.fixed:
             return self.fixed[path]
         if path == f"{self.prefix}/models":
@@ -266,6 +271,11 @@ HEALTHY: dict[str, Handler] = {
         key=("api-key", "sk-own-0123456789abcdef"),
         refusal=("401 Unauthorized", error("Access denied: the header api-key is missing")),
         stream=events({"choices": [], "prompt_filter_results": [{}]}, *WORDS),
+    ),
+    "azure deployment": Api(
+        prefix="/openai/deployments/gpt",
+        query="?api-version=2024-10-21",
+        fixed={"/openai/deployments/gpt/models": ("404 Not Found", error("Resource not found"))},
     ),
     "anthropic key": Api(
         key=("x-api-key", "sk-own-0123456789abcdef"),

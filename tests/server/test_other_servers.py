@@ -21,6 +21,8 @@ def probed(folder: Path, handler: Handler, *words: str) -> tuple[dict[str, Any],
     """The report and the exit code; a key is there when the server wants one."""
     keyed = isinstance(handler, Api) and handler.key is not None
     prefix = handler.prefix.removesuffix("/v1") if isinstance(handler, Api) else ""
+    if isinstance(handler, Api) and handler.query:
+        prefix += f"/chat/completions{handler.query}"
     with serve(handler) as port:
         run = Run(folder, {"OPENAI_API_KEY": KEY} if keyed else {})
         url = f"http://127.0.0.1:{port}{prefix}"

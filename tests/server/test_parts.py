@@ -38,6 +38,17 @@ def test_addresses(text: str, authority: str, api: str) -> None:
     assert (address.authority, address.api) == (authority, api)
 
 
+def test_a_deployment_of_azure() -> None:
+    address = parse(
+        "https://x.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=2&k=v"
+    )
+    assert (address.deployment, address.query) == ("gpt", "?api-version=2")
+    assert (parse("http://host/v1?key=secret").query, parse("http://host/v1").deployment) == (
+        "",
+        None,
+    )
+
+
 @pytest.mark.parametrize("text", ["ftp://a", "http://", "http://a b", "http://a:b", "http://u:p@a"])
 def test_bad_addresses(text: str) -> None:
     with pytest.raises(BadAddress):
