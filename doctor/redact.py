@@ -41,6 +41,9 @@ request may have its own, only as whole words: a search for each of 30,000 would
 MANY, TOGETHER = 1000, 16
 """From so many captures on, those of a cluster, so many are looked at together: few hold anything."""
 
+WIDE = 8
+"""Parts of a list or object from which on it is first looked at as a whole: see `touches`."""
+
 WORD = re.compile(r"[A-Za-z0-9_~.+/-]{8,}")
 
 ADDRESS_NAME = re.compile(r"(?:^|_)(?:IP|ADDR|ADDRESS|HOST|URL|PROXY|ENDPOINT)(?:$|_)", re.I)
@@ -168,14 +171,24 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
+            if len(value) > WIDE and not self.touches(value):
+                return value
             masked = {self.text(key): self._item(key, item, value) for key, item in value.items()}
             if isinstance(name := value.get("hostname"), str):
                 masked["hostname"] = self._mask("host", name)
             return masked
         if isinstance(value, (list, tuple)):
-            words = without_secrets(value) if is_command(value) else value
-            return [self.value(item) for item in words]
+            return self._items(without_secrets(value) if is_command(value) else value)
         return value
+
+    def _items(self, items: Sequence[Any]) -> list[Any]:
+        """The items masked; of a long list only the halves that hold something are gone through."""
+        if len(items) <= WIDE:
+            return [self.value(item) for item in items]
+        if not self.touches(items):
+            return list(items)
+        middle = len(items) // 2
+        return self._items(items[:middle]) + self._items(items[middle:])
 
     def _item(self, key: object, item: Any, row: dict[Any, Any]) -> Any:
         """The value of a key, masked whole where its name says that it is a secret."""
