@@ -73,14 +73,13 @@ def timeout_first(chain: TimeoutChain) -> Iterator[Finding]:
     The shortest limit decides what users see, and it is rarely the one that people change.
 
     ## How it decides
-    The shortest limit of client, proxy and gateway, beside the measured answer. Told only where two
-    or more are known, or one and a measured answer.
+    The shortest limit of client, proxy and gateway that was read, beside the measured answer.
 
     ## Fix safety
     Nothing to fix.
     """
     limits = _request_limits(chain)
-    if not limits or (len(limits) < 2 and chain.whole_s is None):
+    if not limits:
         return
     first = min(limits, key=lambda row: row.seconds)
     measured = _against(chain, first)

@@ -14,7 +14,7 @@ from infer_doctor.server.durations import matches, seconds, text_of
 
 HINTS = re.compile(
     r"^\s*-?\s*\"?(?:static_resources|virtual_hosts|route_config|virtualHosts)\"?\s*:"
-    rf"|^\s*\"?kind\"?:\s*[\"']?(?:{'|'.join(kubernetes.KINDS)})\b",
+    rf"|^\s*\"?kind\"?:\s*[\"']?(?:{'|'.join((*kubernetes.KINDS, 'List'))})\b",
     re.M,
 )
 DEEPEST = 60
@@ -26,16 +26,18 @@ def is_gateway(text: str) -> bool:
 
 
 def limits(
-    text: str, file: str, path: str = API_PATH
+    text: str, file: str, path: str = API_PATH, gaps: list[str] | None = None
 ) -> tuple[tuple[Limit, ...], tuple[Buffering, ...]]:
     """The limits of routes that take the path; raises document.Broken."""
     found: list[Limit] = []
     buffers: list[Buffering] = []
-    for node in documents(text, file):
+    for node in (one for whole in documents(text, file) for one in kubernetes.objects(whole)):
         if kubernetes.is_object(node):
             more, kept = kubernetes.limits(node, file, path)
             found += more
             buffers += kept
+            if gaps is not None:
+                gaps += kubernetes.unread(node)
         else:
             found += _envoy(node, file, path)
     return tuple(found), tuple(buffers)

@@ -93,7 +93,7 @@ def _words(line: str) -> list[str]:
 
 
 def limits(
-    text: str, file: str, path: str = API_PATH
+    text: str, file: str, path: str = API_PATH, gaps: list[str] | None = None
 ) -> tuple[tuple[Limit, ...], tuple[Buffering, ...]]:
     """What ends a request of this path and what keeps its tokens back, by backend."""
     found: list[Limit] = []
@@ -113,6 +113,8 @@ def limits(
                     evidence=Evidence(source=file, line=given[0], excerpt=" ".join(given[1])),
                 )
             )
+        elif given is not None and seconds is None and gaps is not None:
+            gaps.append(f"timeout server of {name} is {' '.join(given[1][2:])}")
         if _mode(backend) == "http":
             off = backend.last(*NO_DELAY) or (front.last(*NO_DELAY) if front is not None else None)
             line, said = (

@@ -29,6 +29,22 @@ def is_object(node: Node) -> bool:
     return text_of(node.get("kind")) in KINDS and node.get("metadata") is not None
 
 
+def objects(node: Node) -> Iterator[Node]:
+    """The document, or what a List of it holds."""
+    if text_of(node.get("kind")) == "List":
+        yield from _items(node.get("items"))
+    else:
+        yield node
+
+
+def unread(node: Node) -> Iterator[str]:
+    """Time-outs that are written and cannot be read, such as those of a template."""
+    for known in ANNOTATIONS:
+        given = _notes(node).get(known.name)
+        if given is not None and _value(known, given) == 0.0 and text_of(given) not in ("0", "0s"):
+            yield f"{known.name} in line {given.line} cannot be read as a time"
+
+
 def limits(node: Node, file: str, path: str) -> tuple[list[Limit], list[Buffering]]:
     """What it says of a request of this path."""
     kind = text_of(node.get("kind"))

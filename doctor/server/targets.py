@@ -32,6 +32,11 @@ class Targets:
     buffering: list[Buffering] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
 
+    @property
+    def known(self) -> bool:
+        """Whether a file told anything."""
+        return bool(self.saved or self.limits or self.buffering or self.gaps)
+
 
 def read(words: Sequence[str]) -> Targets:
     """All targets; raises NoTarget with one sentence."""
@@ -43,6 +48,10 @@ def read(words: Sequence[str]) -> Targets:
     for word in words:
         if not is_url(word):
             _file(word, found, path)
+    if found.address is None and not found.known:
+        raise NoTarget(
+            f"{', '.join(words)}: nothing of a server, of time-outs or of buffering in it"
+        )
     if len(found.saved) > 2:
         raise NoTarget("give one or two saved /metrics, not more")
     if found.saved and found.address is not None:
@@ -80,7 +89,7 @@ def _file(path: str, found: Targets, api: str) -> None:
     elif envoy.is_gateway(text):
         _documents(path, text, name, found, api)
     elif haproxy.is_haproxy(text):
-        limits, buffers = haproxy.limits(text, name, api)
+        limits, buffers = haproxy.limits(text, name, api, found.gaps)
         found.limits += limits
         found.buffering += buffers
     elif nginx.is_nginx(text):
@@ -96,12 +105,12 @@ def _documents(path: str, text: str, name: str, found: Targets, api: str) -> Non
     from infer_doctor.launch.document import Broken
 
     try:
-        limits, buffers = envoy.limits(text, name, api)
+        limits, buffers = envoy.limits(text, name, api, found.gaps)
     except Broken as error:
         raise NoTarget(str(error)) from None
     found.limits += limits
     found.buffering += buffers
-    if set(KIND.findall(text)) <= set(kubernetes.KINDS):
+    if set(KIND.findall(text)) <= {*kubernetes.KINDS, "List"}:
         return
     try:
         _launches(path, found)

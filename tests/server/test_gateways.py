@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from doctor_process import Run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -286,6 +287,35 @@ spec:
     )
     found = {(row.who, row.seconds) for row in read([str(file)]).limits}
     assert found == {("gateway", 30.0), ("probe", 3.0), ("engine", 300.0)}
+
+
+def test_a_list_of_objects() -> None:
+    one = ingress("haproxy.org/timeout-server: 7s").replace("\n", "\n  ").rstrip()
+    text = f"apiVersion: v1\nkind: List\nitems:\n- {one}\n"
+    assert envoy.is_gateway(text)
+    limits, _ = envoy.limits(text, "x.yaml")
+    assert [row.seconds for row in limits] == [7.0]
+
+
+TELLS_NOT = {
+    "x.yaml": ingress("nginx.ingress.kubernetes.io/proxy-read-timeout: {{ .Values.t | quote }}"),
+    "x.cfg": "defaults\n  mode tcp\n  timeout server ${T}\nbackend b\n  server s 10.0.0.1:1\n",
+}
+
+
+@pytest.mark.parametrize("name", TELLS_NOT)
+def test_a_time_of_a_template_is_a_gap(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(TELLS_NOT[name])
+    found = read([str(tmp_path / name)])
+    assert found.limits == []
+    assert len(found.gaps) == 1
+
+
+def test_a_file_that_tells_nothing_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "service.yaml").write_text(ingress("a: b", kind="Service"))
+    done = Run(tmp_path)("probe", "service.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "service.yaml: nothing of a server" in done.stderr
 
 
 # --- nginx
