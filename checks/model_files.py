@@ -81,7 +81,11 @@ def path_missing(launch: Launch, options: EngineOptions, files: ModelFiles) -> I
 
 @check("model-config-missing", severity="error", category="model_files", since="0.2")
 def config_missing(
-    launch: Launch, options: EngineOptions, files: ModelFiles, environ: Environ | None
+    launch: Launch,
+    options: EngineOptions,
+    files: ModelFiles,
+    environ: Environ | None,
+    interpreter: Interpreter | None,
 ) -> Iterator[Finding]:
     """The folder has no configuration that the engine can read.
 
@@ -94,7 +98,8 @@ def config_missing(
     JSON object. A folder with adapter_config.json is an adapter: it is served with its base model.
 
     ## Fix safety
-    Manual: another path, or the missing file.
+    Unsafe for a broken file of the cache, which is downloaded again; else manual: another path, or the
+    missing file.
     """
     require_local(files)
     if files.origin == "gguf" or options.get("hf_config_path") is not None:
@@ -107,7 +112,7 @@ def config_missing(
             about=name,
             message=f"{files.path_of(name)} {problem}",
             evidence=(Evidence(source=files.path_of(name), excerpt=problem),),
-            fixes=download(files, [name], None),
+            fixes=download(files, [name], interpreter),
         )
         return
     if present & {"config.json", "params.json"}:

@@ -18,6 +18,7 @@ from infer_doctor.fixing.journal import Journal
 from infer_doctor.fixing.steps import Step
 from infer_doctor.frozen import frozen
 from infer_doctor.model import ConvertWeights, Fetch
+from infer_doctor.models.hub import OFFLINE
 
 FETCH_S = 6 * 3600
 """Seconds for a download: 140 GB at 10 MB/s take four hours."""
@@ -63,6 +64,9 @@ if len(names) > 1:
 """
 """weights_only: nothing of the file is executed (pytorch.org/docs, torch.load)."""
 
+ALWAYS = ("config.json", "params.json", "tokenizer_config.json")
+"""One of them tells where the snapshot lies."""
+
 SAFE_NAME = re.compile(r"(?!.*\.\.)[\w.@-][\w./@-]*")
 
 
@@ -78,6 +82,7 @@ def _run(python: str, code: str, arguments: Sequence[str], limit_s: float) -> st
             timeout=limit_s,
             check=False,
             cwd="/",
+            env={name: value for name, value in os.environ.items() if name not in OFFLINE},
         )
     except OSError as error:
         raise Refused(f"{python}: {error.strerror}") from None
@@ -116,11 +121,16 @@ class Fetched:
         if action.folder is not None:
             found = [os.path.join(action.folder, name) for name in action.files]
         else:
-            words = (action.repository, action.revision or "", *action.files)
-            cached = json.loads(_run(action.python, CACHED, words, 60))
-            if None in cached:
+            words = (action.repository, action.revision or "", *action.files, *ALWAYS)
+            rows = json.loads(_run(action.python, CACHED, words, 60))
+            snapshot = next((os.path.dirname(row) for row in reversed(rows) if row), None)
+            if snapshot is None:
                 raise Refused(f"{action.repository}: not in the local cache any more")
-            found = [os.path.realpath(path) for path in cached]
+            # what is not there yet becomes a file beside the links, which the library takes too
+            found = [
+                os.path.realpath(row) if row else os.path.join(snapshot, name)
+                for row, name in zip(rows, action.files, strict=False)
+            ]
         places = tuple(map(real, found))
         for place in places:
             require_replaceable(place, 0)

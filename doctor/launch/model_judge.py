@@ -65,7 +65,8 @@ def download(
                 "a repository that was cloned with git needs: git lfs pull",
             ),
         )
-    python = interpreter.executable if interpreter is not None else None
+    by_name = not any("*" in name for name in names)
+    python = interpreter.executable if interpreter is not None and by_name else None
     return (fetch_again(files.model, names, python=python, revision=files.revision, folder=None),)
 
 

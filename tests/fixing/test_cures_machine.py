@@ -119,3 +119,19 @@ def test_cured_by_the_next_start(
     assert {n: v for n, v in after.items() if n not in names} == {
         n: v for n, v in before.items() if n not in names
     }
+
+
+def test_cuda_starts_without_the_variable() -> None:
+    """cuda-init-failed: what the driver answers then is recorded beside what it answers now."""
+    machine = Machine()
+    machine.variable("CUDA_VISIBLE_DEVICES", "0")
+    whole = machine.value("cuda")
+    machine.say("cuda", {**whole, "code": 0, "step": "the end"}, without=["CUDA_VISIBLE_DEVICES"])
+    whole.update(code=100, step="cuInit", count=None)
+    (row,) = results(machine, "cuda-init-failed", ())
+    (group,) = groups(row.findings, unsafe=True, here=())
+    assert (group.state, group.fix.id) == ("start", "unset-visible-devices")
+    machine.variable("CUDA_VISIBLE_DEVICES", None)
+    whole.update(code=0, step="the end", count=2)
+    (row,) = results(machine, "cuda-init-failed", ())
+    assert (row.outcome, row.findings) == ("passed", ())
