@@ -58,6 +58,73 @@ def give_token(model: HubModel) -> tuple[Fix, ...]:
     )
 
 
+REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]{1,96}")
+"""What huggingface_hub takes (utils/_validators.py: validate_repo_id)."""
+
+PAGE = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(?:/.*)?")
+QUOTES = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
+
+
+@check("launch-model-name-refused", severity="error", category="model_name", since="0.3")
+def model_name_refused(
+    launch: Launch, options: EngineOptions, files: ModelFiles
+) -> Iterator[Finding]:
+    """The model is neither a folder nor a name that the hub takes.
+
+    ## Why it matters
+    The engine stops with "Repo id must be in the form 'repo_name' or 'namespace/repo_name'" or "must
+    use alphanumeric chars", after its imports and with a long traceback.
+
+    ## How it decides
+    No folder of this name is here, and huggingface_hub refuses the name: an address of a page, a tag
+    as Ollama has them (a GGUF repository takes one), a typographic quotation mark, a blank, more
+    than one slash. Addresses such as s3://... are for loaders of their own and are not judged; on
+    another machine a path with slashes may be there.
+
+    ## Fix safety
+    Manual: which model is meant is only clear where the address of a page holds its name.
+    """
+    name = options.model.value if options.model is not None else None
+    if not isinstance(name, str) or not name:
+        raise NotApplicable("the launch names no model, or in a way that is not told")
+    if files.origin != "named" or files.folder is not None:
+        return
+    words = _refused(name, here=is_here(launch))
+    if words is None:
+        return
+    page = PAGE.fullmatch(name)
+    meant = page[1] if page else name.strip(QUOTES)
+    known = meant != name and REPOSITORY.fullmatch(meant)
+    title = f"Write {meant}" if known else "Name a folder, or a repository as OWNER/NAME"
+    yield Finding(
+        about="model",
+        confidence="likely",
+        message=words,
+        evidence=evidence(options, "model"),
+        fixes=(advise("name-model", title),),
+    )
+
+
+def _refused(name: str, *, here: bool) -> str | None:
+    """Why the hub has no such name."""
+    if name[0] in QUOTES or name[-1] in QUOTES:
+        mark = name[0] if name[0] in QUOTES else name[-1]
+        return (
+            f"{name}: {mark} (U+{ord(mark):04X}) is no quotation mark of the shell, and belongs to the "
+            "name then"
+        )
+    if re.match(r"https?://", name) or PAGE.fullmatch(name):
+        return f"{name} is the address of a page: the engine takes a folder or OWNER/NAME"
+    if "://" in name or REPOSITORY.fullmatch(name):
+        return None
+    base, colon, tag = name.partition(":")
+    if colon and REPOSITORY.fullmatch(base) and re.fullmatch(r"[\w.-]+", tag):
+        return None if "gguf" in name.lower() else f"{name}: names of the hub have no tag (:{tag})"
+    if not here:
+        return None
+    return f"{name} is no folder here, and the hub takes names such as OWNER/NAME alone"
+
+
 @check("launch-hub-token-missing", severity="warning", category="hf_access", since="0.2")
 def hub_token_missing(
     launch: Launch, options: EngineOptions, model: HubModel, files: ModelFiles | None

@@ -11,9 +11,15 @@ import model_hub
 import pytest
 from launches import HERE, files, launch, options
 
-from infer_doctor.checks.launch_hub import hub_offline, hub_refused, hub_token_missing
+from infer_doctor.checks.launch_hub import (
+    hub_offline,
+    hub_refused,
+    hub_token_missing,
+    model_name_refused,
+)
 from infer_doctor.facts.hub_access import HubAnswer, HubModel, Online, hub_answer, hub_model
 from infer_doctor.facts.machine import Environ
+from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.host import Absent, Unavailable
 from infer_doctor.launch.model import Container, Unknown, Variable, Volume
 from infer_doctor.live import LiveHost
@@ -200,3 +206,42 @@ def test_token_that_may_come_with_others() -> None:
 def test_revision_that_the_launch_does_not_tell() -> None:
     with pytest.raises(Unavailable, match=r"the revision is \$REV"):
         hub_model(launch("another"), options(LLAMA, revision=Unknown("$REV")), None, None)
+
+
+def named(name: str, **more: Any) -> list[Any]:
+    return [launch(**more), options(name), ModelFiles(model=name, origin="named")]
+
+
+def test_contract_of_names() -> None:
+    contract(model_name_refused, fires=named("a/b/c"), passes=named("org/model"))
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "title"),
+    [
+        ("https://huggingface.co/org/model/tree/main", "address of a page", "Write org/model"),
+        ("hf.co/org/model", "address of a page", "Write org/model"),
+        ("qwen3:8b", "no tag (:8b)", "Name a folder, or a repository as OWNER/NAME"),
+        ("\u201corg/model\u201d", "U+201C", "Write org/model"),
+        ("org/model/", "OWNER/NAME alone", "Name a folder, or a repository as OWNER/NAME"),
+        ("org/model@main", "OWNER/NAME alone", "Name a folder, or a repository as OWNER/NAME"),
+    ],
+)
+def test_names_that_no_hub_has(name: str, part: str, title: str) -> None:
+    (finding,) = examine(model_name_refused, *named(name)).findings
+    assert part in finding.message
+    assert finding.fixes[0].title == title
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2", "org/model-1.5_x", "s3://bucket/model", "org/model-GGUF:Q4_K_M"]
+)
+def test_names_that_something_takes(name: str) -> None:
+    assert examine(model_name_refused, *named(name)).outcome == "passed"
+
+
+def test_folders_of_another_machine_are_not_judged() -> None:
+    away = named("models/llama/8b", machine="another")
+    assert examine(model_name_refused, *away).outcome == "passed"
+    folder = ModelFiles(model="a/b/c", origin="folder", folder="/x/a/b/c")
+    assert examine(model_name_refused, launch(), options("a/b/c"), folder).outcome == "passed"
