@@ -189,8 +189,7 @@ def _networks(node: Node, launch: Launch | None, nodes: Nodes) -> frozenset[str]
         for address in row.addresses
         if ":" not in address.network.replace("<ip:", "") and address.prefix <= 32
     ]
-    keys = {other.key for other in nodes.nodes}
-    if any(MASK.search(text) for text in found) and (len(keys) > 1 or None in keys):
+    if any(MASK.search(text) for text in found) and not nodes.comparable:
         return Missing(fact="Interfaces", reason=MASKED, kind="unavailable")
     return frozenset(found)
 
@@ -213,7 +212,6 @@ def address_shared(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
     owners: dict[str, list[Node]] = {}
     unknown: list[str] = []
     found = 0
-    keys = {node.key for node in nodes.nodes}
     for node in nodes.nodes:
         values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
         if isinstance(values, Missing):
@@ -222,7 +220,7 @@ def address_shared(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
         value = values.get("VLLM_HOST_IP")
         if not value:
             continue
-        if MASK.search(value) and (len(keys) > 1 or None in keys):
+        if MASK.search(value) and not nodes.comparable:
             unknown.append(MASKED)
         else:
             owners.setdefault(value, []).append(node)

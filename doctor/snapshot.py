@@ -36,6 +36,7 @@ class Snapshot:
     """The mark of the --redact-key that its masks are made with: equal marks, comparable masks."""
     machine: str | None = None
     """A mark of the running kernel: two snapshots with one mark are of one machine."""
+    created_at: str = ""
 
 
 def write(
@@ -114,6 +115,7 @@ def from_document(document: Any) -> Snapshot:
         python=_field(options, "python", (str, type(None)), "the options"),
         key=_mark(options, "redact_key"),
         machine=_mark(options, "machine"),
+        created_at=document["created_at"],
     )
 
 

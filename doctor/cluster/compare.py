@@ -75,8 +75,7 @@ def compared(nodes: Nodes, read: Read) -> Compared:
     sources: dict[str, str] = {}
     unknown: list[tuple[str, str]] = []
     absent: list[tuple[str, str]] = []
-    masks = {node.key for node in nodes.nodes}
-    comparable = len(masks) == 1 and None not in masks
+    comparable = nodes.comparable
     for node in nodes.nodes:
         value = read(node)
         if isinstance(value, Missing):

@@ -16,12 +16,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infer_doctor.cluster.collect import keep
-from infer_doctor.cluster.reading import Reader, ReadNode
+from infer_doctor.cluster.reading import Reader, ReadNode, silent
 from infer_doctor.facts.ray import RayNode
 from infer_doctor.frozen import frozen
-from infer_doctor.host import Host
 from infer_doctor.live import DEATH_S
-from infer_doctor.snapshot import BadSnapshot, Snapshot
+from infer_doctor.snapshot import BadSnapshot
 
 RESERVE_S = 2.0
 """Kept of the time limit for judging and the report; ending a driver takes no time, it is killed."""
@@ -106,7 +105,7 @@ def _node(
         except BadSnapshot as error:
             silence = f"its snapshot cannot be read: {error}"
     if snapshot is None:
-        snapshot = Snapshot(host=Host(missing=silence or ""), redactions=(), python=None)
+        snapshot = silent(_name(row), silence or "").snapshot
     elif answer is not None:
         if "links" in answer:
             keep(snapshot.host, "links", value=answer["links"])

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infer_doctor.frozen import frozen
-from infer_doctor.host import Capture, Unavailable
+from infer_doctor.host import Capture, Host, Unavailable, key_of
 from infer_doctor.live import require_answer
 from infer_doctor.snapshot import (
     KIND,
@@ -34,16 +34,25 @@ BETWEEN = "\n  },\n  {\n"
 END = "\n  }\n ]\n}\n"
 DURATION = '   "duration_ms": '
 
+IDENTITY = key_of("identity", {})
+
 HEAD_BYTES = 4096
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
-SUFFIXES = (".json", ".zip")
-"""Of a folder these files are read: snapshots, and bundles that hold one."""
+PACKED = (".json.gz", ".json.xz")
+SUFFIXES = (".json", ".zip", *PACKED)
+"""Of a folder these files are read: snapshots, packed ones, and bundles that hold one."""
+
+SUFFIX = re.compile(r"\.json(?:\.[gx]z)?$")
 
 
-def files_of(paths: Sequence[str]) -> list[str]:
-    """The snapshot files that are named, those of a folder by name; raises NoTarget."""
+def files_of(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The snapshot files that are named and those of a folder by name; and other JSON of a folder.
+
+    Raises NoTarget.
+    """
     found: list[str] = []
+    others: list[str] = []
     for path in paths:
         try:
             require_answer(path)
@@ -56,16 +65,19 @@ def files_of(paths: Sequence[str]) -> list[str]:
             names = sorted(os.listdir(path))
         except OSError as error:
             raise NoTarget(f"{path}: {error.strerror}") from None
-        files = [name for name in names if name.endswith(SUFFIXES) and not name.startswith(".")]
-        if not files:
+        names = [name for name in names if name.endswith(SUFFIXES) and not name.startswith(".")]
+        files = [os.path.join(path, name) for name in names]
+        strange = {file for file in files if _other_json(file)}
+        if len(strange) == len(files):
             raise NoTarget(f"{path}: the folder has no snapshot (*.json)")
-        found += [os.path.join(path, name) for name in files]
-    return list(dict.fromkeys(found))
+        found += [file for file in files if file not in strange]
+        others += sorted(strange)
+    return list(dict.fromkeys(found)), others
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
     """A short name for each file: its own without ".json" where no other has it, else its path."""
-    short = [os.path.basename(path).removesuffix(".json") for path in paths]
+    short = [SUFFIX.sub("", os.path.basename(path)) for path in paths]
     return short if len(set(short)) == len(short) else list(paths)
 
 
@@ -81,19 +93,69 @@ class ReadNode:
     """Facts that are not in the snapshot."""
 
 
-def read_nodes(paths: Sequence[str]) -> list[ReadNode]:
-    """All snapshots of files and folders; raises NoTarget or BadSnapshot."""
-    files = files_of(paths)
+def read_nodes(paths: Sequence[str]) -> tuple[list[ReadNode], list[str]]:
+    """All snapshots of files and folders, and a line for each file that was left out.
+
+    A file that cannot be read is a node of which nothing is known. Raises NoTarget or BadSnapshot when
+    no file can.
+    """
+    files, others = files_of(paths)
     reader = Reader()
+    nodes: list[ReadNode] = []
+    failure: NoTarget | BadSnapshot | None = None
     gc.disable()  # all of it stays: each look for garbage would go through it in vain
     try:
-        return [
-            ReadNode(name=name, snapshot=reader.read_file(path))
-            for name, path in zip(names_of(files), files, strict=True)
-        ]
+        for name, path in zip(names_of(files), files, strict=True):
+            try:
+                nodes.append(ReadNode(name=name, snapshot=reader.read_file(path)))
+            except (NoTarget, BadSnapshot) as error:
+                failure = failure or error
+                nodes.append(silent(name, f"its snapshot cannot be read: {error}"))
     finally:
         gc.freeze()
         gc.enable()
+    if failure is not None and all(node.silence is not None for node in nodes):
+        raise failure
+    kept, earlier = _newest(nodes)
+    return kept, [f"{path}: is no snapshot; left out" for path in others] + earlier
+
+
+def silent(name: str, why: str) -> ReadNode:
+    """A node of which nothing is known."""
+    snapshot = Snapshot(host=Host(missing=why), redactions=(), python=None)
+    return ReadNode(name=name, snapshot=snapshot, silence=why)
+
+
+def _newest(nodes: Sequence[ReadNode]) -> tuple[list[ReadNode], list[str]]:
+    """Each machine once, as it was last seen; and a line for each snapshot that is left out for it."""
+    last: dict[object, ReadNode] = {}
+    for node in nodes:
+        mark = _mark_of(node)
+        known = last.get(mark)
+        if known is None or known.snapshot.created_at <= node.snapshot.created_at:
+            last[mark] = node
+    lines = [
+        f"{node.name}: the same machine as {last[mark].name}, seen no later; left out"
+        for node in nodes
+        if last[mark := _mark_of(node)] is not node
+    ]
+    return [node for node in nodes if last[_mark_of(node)] is node], lines
+
+
+def _mark_of(node: ReadNode) -> object:
+    """Equal for snapshots of one machine, as far as that can be known.
+
+    Containers of one host share its kernel, so the host name counts too; without a common key names are
+    masked alike in all files, and only the same snapshot is known again.
+    """
+    snapshot = node.snapshot
+    identity = snapshot.host.captures.get(IDENTITY)
+    if node.silence is not None or identity is None or identity.value is None:
+        return id(node)
+    if snapshot.key is not None and snapshot.machine is not None:
+        return (snapshot.key, snapshot.machine, identity.value.get("hostname"))
+    captures = snapshot.host.captures.values()
+    return (snapshot.created_at, *[id(capture) for capture in captures])
 
 
 def sort_out(targets: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -104,16 +166,29 @@ def sort_out(targets: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _is_snapshot(path: str) -> bool:
     """By its first lines, so that a thousand are not read twice."""
-    if path.endswith(".zip"):
+    if path.endswith((".zip", *PACKED)):
         return True
     try:
         require_answer(path)
-        if not os.path.isfile(path):
-            return False
-        with open(path, "rb") as file:
-            return f'"kind": "{KIND}"'.encode() in file.read(HEAD_BYTES)
+        return os.path.isfile(path) and f'"kind": "{KIND}"'.encode() in _head(path)
     except (OSError, Unavailable):
         return False  # `look` says what it is
+
+
+def _other_json(path: str) -> bool:
+    """Whether a file is surely something else; one that is empty or broken was meant to be a snapshot."""
+    if path.endswith((".zip", *PACKED)):
+        return False
+    try:
+        head = _head(path)
+    except OSError:
+        return False
+    return head.lstrip()[:1] in (b"{", b"[") and f'"{KIND}"'.encode() not in head
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(HEAD_BYTES)
 
 
 class Reader:

@@ -20,6 +20,7 @@ from infer_doctor.commands.common import (
     gpu_options,
     judge_for_gpus,
     machine_options,
+    note,
     now,
     option,
     output_option,
@@ -214,7 +215,7 @@ def machines_of(
     """The machines of a cluster, else the one snapshot, and the targets that are no snapshots."""
     if snapshot is None and len(targets) < 2:
         return [], None, targets
-    from infer_doctor.cluster.reading import files_of, read_nodes, sort_out
+    from infer_doctor.cluster.reading import files_of, names_of, read_nodes, sort_out
     from infer_doctor.snapshot import BadSnapshot
     from infer_doctor.targets import NoTarget
 
@@ -222,12 +223,17 @@ def machines_of(
     if snapshot is None and len(more) < 2:
         return [], None, targets
     try:
-        files = files_of([*([snapshot] if snapshot else []), *more])
-        if len(files) == 1:
-            return [], files[0], tuple(others)
-        return read_nodes(files), None, tuple(others)
+        files, strange = files_of([*([snapshot] if snapshot else []), *more])
+        nodes, lines = read_nodes(files) if len(files) > 1 else ([], [])
     except (NoTarget, BadSnapshot) as error:
         raise click.ClickException(str(error)) from None
+    for line in [*(f"{path}: is no snapshot; left out" for path in strange), *lines]:
+        note(line)
+    if len(nodes) > 1:
+        return nodes, None, tuple(others)
+    kept = {node.name for node in nodes} or set(names_of(files))
+    (path,) = (path for path, name in zip(files, names_of(files), strict=True) if name in kept)
+    return [], path, tuple(others)
 
 
 def found_of(targets: Sequence[str]) -> list[Any]:

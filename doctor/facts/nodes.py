@@ -41,5 +41,11 @@ class Nodes:
     nodes: tuple[Node, ...]
 
     @property
+    def comparable(self) -> bool:
+        """Whether equal names and addresses have equal masks: all that spoke have one key."""
+        keys = {node.key for node in self.nodes if node.silence is None}
+        return len(keys) == 1 and None not in keys
+
+    @property
     def names(self) -> Sequence[str]:
         return [node.name for node in self.nodes]

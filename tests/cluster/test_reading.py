@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,7 +86,7 @@ def test_each_node_is_judged_as_if_it_were_alone(tmp_path: Path) -> None:
     cluster.rows(nodes[-3], "read")[2].update(value={"text": 5})
     paths = cluster.write(tmp_path, nodes)
     launch = ["vllm", "serve", "/models/m", "-tp", "4"]
-    together = Examination.of(registry, cluster=read_nodes(paths), command=launch)
+    together = Examination.of(registry, cluster=read_nodes(paths)[0], command=launch)
     results = together.run(registry.checks.values())
     for number, path in enumerate(paths):
         alone = Examination.of(registry, snapshot=path, command=launch)
@@ -156,11 +158,77 @@ class TestCommand:
         assert run(["check", "--snapshot", str(tmp_path)]) == 2
         assert "has no snapshot" in capsys.readouterr().err
 
-    def test_one_broken_file_is_named(self, tmp_path: Path, capsys: Any) -> None:
-        paths = self.nodes(tmp_path)
-        Path(paths[1]).write_text('{"kind": "infer-doctor-snapshot", "schema_version": 1')
+    def test_a_broken_file_is_a_node_of_which_nothing_is_known(
+        self, tmp_path: Path, capsys: Any
+    ) -> None:
+        paths = self.nodes(tmp_path, 5)
+        whole = Path(paths[1]).read_text()
+        Path(paths[1]).write_text(whole[: len(whole) // 3])
+        Path(paths[3]).write_bytes(b"")
+        words = ["--select", "cluster-*", "--format", "json"]
+        assert run(["check", "--snapshot", str(tmp_path), *words]) == 3
+        report = json.loads(capsys.readouterr().out)
+        rows = {row["check"]: row for row in report["results"] if row["subject"] == "cluster"}
+        assert "node-0001: its snapshot cannot be read" in rows["cluster-node-silent"]["reason"]
+        assert "node-0003.json: is empty" in rows["cluster-node-silent"]["reason"]
+        (finding,) = rows["cluster-driver-differs"]["findings"]
+        assert "570.86.10 on node-0002; 580.159.04 on node-0000 and node-0004" in finding["message"]
+        row = rows["cluster-master-differs"]
+        assert (row["outcome"], "node-0001" in row["reason"]) == ("blocked", True)
+
+    def test_only_broken_files(self, tmp_path: Path, capsys: Any) -> None:
+        for path in self.nodes(tmp_path):
+            Path(path).write_text('{"kind": "infer-doctor-snapshot", "schema_version": 1')
         assert run(["check", "--snapshot", str(tmp_path)]) == 2
-        assert "node-0001.json: it is not valid JSON" in capsys.readouterr().err
+        assert "node-0000.json: it is not valid JSON" in capsys.readouterr().err
+
+    def test_other_json_of_a_folder_is_left_out_and_named(
+        self, tmp_path: Path, capsys: Any
+    ) -> None:
+        self.nodes(tmp_path)
+        (tmp_path / "package.json").write_text('{"name": "x"}')
+        run(["check", "--snapshot", str(tmp_path), "--format", "json"])
+        said = capsys.readouterr()
+        assert set(json.loads(said.out)["facts"]) == {
+            "cluster",
+            *(f"node-{i:04d}" for i in range(4)),
+        }
+        assert "package.json: is no snapshot; left out" in said.err
+
+    @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress], ids=["gz", "xz"])
+    def test_packed_snapshots(self, tmp_path: Path, capsys: Any, pack: Any) -> None:
+        paths = self.nodes(tmp_path)
+        plain = cluster.findings_of(paths, capsys)
+        suffix = ".gz" if pack is gzip.compress else ".xz"
+        for path in map(Path, paths):
+            path.with_name(path.name + suffix).write_bytes(pack(path.read_bytes()))
+            path.unlink()
+        assert cluster.findings_of([str(tmp_path)], capsys) == plain
+        packed = paths[2] + suffix
+        assert run(["check", "--snapshot", packed, "--select", "driver-*"]) == 1
+        Path(packed).write_bytes(Path(packed).read_bytes()[:-500])
+        assert run(["check", "--snapshot", packed]) == 2
+        assert "cannot be unpacked" in capsys.readouterr().err
+
+    def test_two_snapshots_of_one_machine_are_one_node(self, tmp_path: Path, capsys: Any) -> None:
+        paths = self.nodes(tmp_path, 6)
+        later = json.loads(Path(paths[0]).read_text())
+        later["created_at"] = "2099-01-01T00:00:00Z"
+        cluster.value(later, "nvml")["driver"] = "590.1.2"
+        (tmp_path / "later.json").write_text(json.dumps(later, indent=1) + "\n")
+        _, found = cluster.findings_of([str(tmp_path), "--select", "cluster-driver-*"], capsys)
+        assert "is 590.1.2 on later" in "".join(row["message"] for row in found)
+        run(["check", "--snapshot", str(tmp_path), "--select", "cluster-*"])
+        line = "node-0000: the same machine as later, seen no later; left out"
+        assert line in capsys.readouterr().err
+
+    def test_the_same_snapshot_twice_is_one_machine(self, tmp_path: Path, capsys: Any) -> None:
+        paths = self.nodes(tmp_path)
+        copy = tmp_path / "copy.json"
+        copy.write_text(Path(paths[0]).read_text())
+        run(["check", "--snapshot", paths[0], str(copy), "--format", "json"])
+        report = json.loads(capsys.readouterr().out)
+        assert set(report["facts"]) == {"host"}
 
 
 class TestKeys:
