@@ -9,6 +9,7 @@ from infer_doctor.facts.run import Boundary, Start, Starts
 from infer_doctor.fixes.run import cure
 from infer_doctor.model import Category, Evidence, Finding
 from infer_doctor.registry import check
+from infer_doctor.units import plural
 
 ENDED: dict[str, Category] = {
     "memory": "host_ram",
@@ -65,9 +66,7 @@ def start_failed(starts: Starts, log: EngineLog | None) -> Iterator[Finding]:
             )
         )
     elif asked.ended == "flood":
-        fixes.append(
-            cure("less-log", "Look what the log repeats, and lower VLLM_LOGGING_LEVEL")
-        )
+        fixes.append(cure("less-log", "Look what the log repeats, and lower VLLM_LOGGING_LEVEL"))
     elif asked.ended in ("wall", "idle"):
         fixes.append(
             cure(
@@ -125,7 +124,8 @@ def memory_boundary(boundary: Boundary) -> Iterator[Finding]:
     ## How it decides
     The launch was started as it is and failed for memory. Then one option was varied: which one follows
     from the stage that failed (KV cache: --max-model-len; graphs and free memory:
-    --gpu-memory-utilization; weights: --tensor-parallel-size), or was asked for. The first value is
+    --gpu-memory-utilization, downwards; weights: --tensor-parallel-size, and --gpu-memory-utilization
+    upwards where there are no more GPUs or nothing is left for the cache), or was asked for. The first value is
     what the engine printed or the memory plan says, the next 1.5 % beyond it, then the geometric mean,
     until what works and what fails are 2 % apart or six starts are made.
 
@@ -146,10 +146,21 @@ def memory_boundary(boundary: Boundary) -> Iterator[Finding]:
     tail = f" ({', '.join(told)})" if told else ""
     head = f"the launch does not start with {name} {written}"
     evidence = (Evidence(source=boundary.log or "run", excerpt=f"{boundary.starts} starts"),)
-    if boundary.works is None:
+    if boundary.works is None and boundary.starts == 1:
         yield Finding(
             about=boundary.option,
-            message=f"{head}, nor with any of {boundary.starts - 1} other values down to "
+            message=f"{head}, and there is no other value to try{tail}",
+            evidence=evidence,
+            category=boundary.category,  # type: ignore[arg-type]
+            confidence="likely",
+        )
+        return
+    if boundary.works is None:
+        way = "up" if boundary.smallest else "down"
+        count = plural(boundary.starts - 1, "other value")
+        yield Finding(
+            about=boundary.option,
+            message=f"{head}, nor with any of {count} {way} to "
             f"{_value(boundary, boundary.fails)}{tail}",
             evidence=evidence,
             category=boundary.category,  # type: ignore[arg-type]
@@ -158,7 +169,7 @@ def memory_boundary(boundary: Boundary) -> Iterator[Finding]:
         return
     works, fails = _value(boundary, boundary.works), _value(boundary, boundary.fails)
     message = f"{head}; it starts with {works}"
-    if not boundary.smallest and boundary.fails is not None:
+    if boundary.within is not None or not boundary.smallest:
         share = f", {boundary.within * 100:.1f} % apart" if boundary.within is not None else ""
         message += f" and not with {fails}{share}"
     yield Finding(

@@ -170,6 +170,7 @@ def _oom(
             plan=data.get("plan"),
             default=data.get("default"),
             gpus=int(data.get("gpus", 1)),
+            total=data.get("total"),
             own_cache=bool(data.get("own_cache")),
         )
     )

@@ -11,6 +11,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 
+from infer_doctor.catalog import vllm
 from infer_doctor.facts.run import Boundary, Start, Starts
 from infer_doctor.frozen import frozen
 from infer_doctor.runs.starting import Seen
@@ -52,6 +53,16 @@ SEQUENCES = "max-num-seqs"
 RANKS = "tensor-parallel-size"
 OPTIONS = (LENGTH, UTILISATION, SEQUENCES, RANKS)
 
+DEFAULT = {UTILISATION: vllm.UTILISATION, RANKS: 1.0}
+"""Where the version's own is not known."""
+
+BUDGET = frozenset(["oom_load", "oom_kv_cache", "max_model_len", "trt_kv_memory"])
+"""Causes against which a larger share of the GPU helps; against the others a smaller one does."""
+
+HIGHEST = 0.98
+"""Of the utilisation: CUDA's context and what PyTorch rounds up lie beside the budget. On an H200 with
+vLLM 0.26 a start without graphs had 0.51 GiB of 139.8 taken before it."""
+
 BY_CATEGORY = {
     "oom_load": RANKS,
     "oom_kv_cache": LENGTH,
@@ -69,12 +80,21 @@ ESTIMATE = re.compile(
 )
 """vllm/v1/core/kv_cache_utils.py (0.8 to 0.33) and vllm/worker/worker.py (before 0.8)."""
 
+NEEDED = re.compile(
+    r"([\d.]+) GiB KV cache is needed, which is larger than the available KV cache memory "
+    r"\(([\d.]+) GiB\)"
+)
+"""vllm/v1/core/kv_cache_utils.py (0.8 to 0.33)."""
+
+AVAILABLE = re.compile(r"Available KV cache memory: (-?[\d.]+) GiB")
+"""vllm/v1/worker/gpu_worker.py (0.8 to 0.33)."""
+
 FREE = re.compile(r"\(([\d.]+)/([\d.]+) GiB\)")
 """Free and all memory in vLLM's refusal to start: "Free memory on device (7.76/139.80 GiB)"."""
 
 
-class Search(Exception):
-    """The question has no boundary; the text says why."""
+LOG_CHARACTERS = 4 << 20
+"""Of the log of a start that failed: real ones have some hundred lines."""
 
 
 @frozen
@@ -91,16 +111,23 @@ class Scale:
         """As a word."""
         return f"{value:g}" if self.step < 1 else str(int(value))
 
+    def up(self, value: float) -> float:
+        """The nearest allowed value that is not smaller."""
+        stepped = math.ceil(value / self.step - 1e-9) * self.step
+        return min(self.most, max(self.least, round(stepped, 6)))
+
     def down(self, value: float) -> float:
         """The nearest allowed value that is not larger."""
         stepped = math.floor(value / self.step + 1e-9) * self.step
         return min(self.most, max(self.least, round(stepped, 6)))
 
 
-def scale_of(option: str, asked: float | None, gpus: int) -> Scale:
+def scale_of(option: str, asked: float | None, gpus: int, *, up: bool = False) -> Scale:
     """The values of an option, the launch's own being the end that failed."""
     if option == LENGTH:
         return Scale(option=option, least=LENGTH_STEP, most=asked or 1 << 24, step=LENGTH_STEP)
+    if option == UTILISATION and up:
+        return Scale(option=option, least=asked or 0.01, most=HIGHEST, step=0.005, smallest=True)
     if option == UTILISATION:
         return Scale(option=option, least=0.01, most=asked or 0.99, step=0.005)
     if option == SEQUENCES:
@@ -119,6 +146,8 @@ class Asked:
     default: Mapping[str, float] | None = None
     """Values in force that the launch does not write: the model's context, the version's default."""
     gpus: int = 1
+    total: float | None = None
+    """GiB of a GPU that an engine may use."""
     own_cache: bool = False
     """VLLM_CPU_KVCACHE_SPACE sets the cache of a CPU: no option decides about it then."""
     most: int = MOST_STARTS
@@ -135,15 +164,17 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
         return seen, None
     if asked.own_cache and first.category == "host_ram" and asked.option is None:
         return seen, None
-    option = asked.option or BY_CATEGORY.get(first.category or "", UTILISATION)
-    written = value_in(asked.words, option)
-    default = (asked.default or {}).get(option)
-    value = _number(written) if written is not None else default
-    scale = scale_of(option, value, asked.gpus)
-    told = _told(seen[0], option)
-    planned = (asked.plan or {}).get(option)
-    if scale.smallest:
+    text = _log_of(seen[0])
+    option = asked.option or _option(first.category or "", text, asked)
+    value = _value(asked, option)
+    up = option == UTILISATION and first.category in BUDGET
+    scale = scale_of(option, value, asked.gpus, up=up)
+    told = _raised(text, value, asked.total) if up else _told(text, option)
+    planned = (asked.plan or {}).get(option) if not up else None
+    if option == RANKS:
         rows = _ranks(scale, int(value or 1))
+    elif up:
+        rows = _raise(scale, value, told, asked.most)
     else:
         rows = _bisect(scale, value, told, planned, asked.most)
     works: float | None = None
@@ -155,15 +186,18 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
             if works is None:
                 return seen, None
             break
-        rows.send_result(one.start.ready)
+        more = _raised(_log_of(one), tried, asked.total) if up and not one.start.ready else None
+        rows.send_result(one.start.ready, more)
         if one.start.ready:
             works = tried
-            if scale.smallest:
+            if option == RANKS:
                 break
+        elif up and one.start.category not in BUDGET:
+            break  # the share is too large for what lies beside it: no larger one will do
         else:
             fails = tried
     within = None
-    if works is not None and fails is not None and not scale.smallest:
+    if works is not None and fails is not None and option != RANKS:
         within = abs(fails - works) / max(fails, works)
     return seen, Boundary(
         option=option,
@@ -181,6 +215,42 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
     )
 
 
+def _value(asked: Asked, option: str) -> float | None:
+    """Of the launch, written or by default."""
+    written = value_in(asked.words, option)
+    if written is not None:
+        return _number(written)
+    return (asked.default or {}).get(option, DEFAULT.get(option))
+
+
+def _option(category: str, text: str, asked: Asked) -> str:
+    """What decides: no context is short enough where weights leave nothing, and on the only GPU there
+    is they get no smaller."""
+    found = BY_CATEGORY.get(category, UTILISATION)
+    available = AVAILABLE.findall(text)
+    if found == LENGTH and available and float(available[-1]) <= 0:
+        return UTILISATION
+    ranks = int(_value(asked, RANKS) or 1)
+    if found == RANKS and ranks * 2 > asked.gpus and available:  # weights alone do fit
+        return UTILISATION
+    return found
+
+
+def _raised(text: str, now: float | None, total: float | None) -> float | None:
+    """The share with which the KV cache has what is missing, by the engine's own numbers."""
+    if now is None or total is None:
+        return None
+    needed, available = NEEDED.search(text), AVAILABLE.findall(text)
+    missing = 0.0
+    if needed is not None:
+        missing = float(needed[1]) - float(needed[2])
+    elif available and float(available[-1]) <= 0:
+        missing = 1.0 - float(
+            available[-1]
+        )  # and a GiB for the cache, so that it says what it needs
+    return now + missing / total if missing else None
+
+
 def _of_memory(start: Start) -> bool:
     """Whether lack of memory ended it. The watchdog's own SIGKILL says nothing of a boundary; an
     engine whose log tells the cause and that then hangs does."""
@@ -191,16 +261,24 @@ def _of_memory(start: Start) -> bool:
 class _Steps:
     """Values to try one after the other; each result decides the next."""
 
-    def __init__(self, make: Iterator[tuple[Change, float, str]], answers: list[bool]) -> None:
+    def __init__(
+        self,
+        make: Iterator[tuple[Change, float, str]],
+        answers: list[bool],
+        told: list[float | None] | None = None,
+    ) -> None:
         self._make = make
         self._answers = answers
+        self._told = told
 
     def __iter__(self) -> Iterator[tuple[Change, float, str]]:
         return self._make
 
-    def send_result(self, ready: bool) -> None:
-        """What came of the value that was tried last."""
+    def send_result(self, ready: bool, told: float | None = None) -> None:
+        """What came of the value that was tried last, and what its own log says would do."""
         self._answers.append(ready)
+        if self._told is not None:
+            self._told.append(told)
 
 
 def _change(scale: Scale, value: float) -> Change:
@@ -259,6 +337,36 @@ def _bisect(
     return _Steps(make(), answers)
 
 
+def _raise(scale: Scale, failed: float | None, told: float | None, most: int) -> _Steps:
+    """What the last failed start says is missing, then what brackets it: the smallest share that does."""
+    answers: list[bool] = []
+    says = [told]
+
+    def make() -> Iterator[tuple[Change, float, str]]:
+        low = failed if failed is not None else scale.least
+        high: float | None = None
+        while len(answers) < most - 1:
+            if high is None:
+                value, why = (
+                    scale.up(max(says[-1] or low * SPREAD, low + scale.step)),
+                    "above what failed",
+                )
+                why = "what the engine says is missing" if says[-1] else why
+            else:
+                value, why = scale.down(high / BEYOND), "just below what worked"
+            if value <= low or value >= (high or 1.0):
+                return
+            yield _change(scale, value), value, why
+            if answers[-1]:
+                high = value
+            else:
+                low = value
+            if high is not None and high - low <= max(scale.step * 1.01, WITHIN * high):
+                return
+
+    return _Steps(make(), answers, says)
+
+
 def _number(text: str) -> float | None:
     """4096, 0.9, 32k (10^3), 32K (2^10): vLLM's human_readable_int."""
     found = re.fullmatch(r"([\d.]+)([kKmMgG]?)", text.strip().replace(",", ""))
@@ -268,22 +376,21 @@ def _number(text: str) -> float | None:
     return float(found[1]) * factor[found[2]]
 
 
-def _told(seen: Seen, option: str) -> float | None:
-    """The value that the failed start printed itself."""
+def _log_of(seen: Seen) -> str:
     try:
         with open(seen.start.log, encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 22)
+            return file.read(LOG_CHARACTERS)
     except OSError:
-        return None
+        return ""
+
+
+def _told(text: str, option: str) -> float | None:
+    """The value that the failed start printed itself."""
     if option == LENGTH:
         found = ESTIMATE.search(text)
         return float(next(value for value in found.groups() if value)) if found else None
-    if option == UTILISATION:
-        free = FREE.search(text)
-        if free is None:
-            return None
-        return math.floor(float(free[1]) / float(free[2]) * 200) / 200
-    return None
+    free = FREE.search(text) if option == UTILISATION else None
+    return math.floor(float(free[1]) / float(free[2]) * 200) / 200 if free else None
 
 
 def starts_of(question: str, seen: list[Seen]) -> Starts:

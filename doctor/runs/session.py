@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from infer_doctor.engine import Subject
 from infer_doctor.facts.environment import Interpreter
@@ -223,10 +224,10 @@ def costs(session: Session, starts: int) -> list[str]:
     return lines
 
 
-def facts_of(session: Session) -> dict[str, dict[str, float]]:
+def facts_of(session: Session) -> dict[str, Any]:
     """What the memory plan says about the options that `oom` varies, and the values in force."""
     if session.planned is None:
-        return {"plan": {}, "default": {}}
+        return {"plan": {}, "default": {}, "total": None}
     plan = session.planned.plan
     beside = plan.rank.graphs + plan.rank.before + plan.rank.buffers
     guesses = {"max-model-len": float(plan.longest)} if plan.longest else {}
@@ -234,6 +235,7 @@ def facts_of(session: Session) -> dict[str, dict[str, float]]:
     guesses["gpu-memory-utilization"] = 1 - beside / plan.gpu.usable
     return {
         "plan": guesses,
+        "total": plan.gpu.usable / GIB,
         "default": {
             "max-model-len": float(plan.settings.context),
             "gpu-memory-utilization": plan.settings.utilisation,

@@ -105,3 +105,17 @@ def test_the_boundary() -> None:
     )
     (ranks,) = examine(memory_boundary, two).findings
     assert ranks.message.endswith("it starts with 2, in 3 starts")
+    (alone,) = examine(memory_boundary, replace(two, works=None, starts=1)).findings
+    assert alone.message == (
+        "the launch does not start with --tensor-parallel-size 1, and there is no other value to try"
+    )
+    up = replace(
+        two, option="gpu-memory-utilization", asked=0.92, works=0.97, fails=0.96, within=0.0103
+    )
+    (share,) = examine(memory_boundary, up).findings
+    assert share.message == (
+        "the launch does not start with --gpu-memory-utilization 0.92; it starts with 0.97 and not "
+        "with 0.96, 1.0 % apart, in 3 starts"
+    )
+    (all_fail,) = examine(memory_boundary, replace(up, works=None, fails=0.98)).findings
+    assert "nor with any of 2 other values up to 0.98" in all_fail.message
