@@ -194,7 +194,8 @@ def limits_exceeded(
     against build_config of config.json. The first and max_num_tokens end the start of trtllm-serve from
     0.20 to 1.2, whose defaults count too, and of LLM(...) from 0.20 on (llm_args.py,
     validate_build_config_with_runtime_params); beams beyond the build do (C++:
-    "Runtime configured max beam width"). The others are a warning: the engine's number counts.
+    "Runtime configured max beam width"). The others are a warning: the engine's number counts. Where
+    the version or backend is not known and a default is larger, nothing is decided.
 
     ## Fix safety
     Safe: the launch gets the engine's number. Larger ones need a new build.
@@ -204,16 +205,24 @@ def limits_exceeded(
     first, gone = RUNTIME_LIMITS
     late, after = reaches(release.version, first), reaches(release.version, gone)
     serves = launch.entry in ("trtllm-serve", "LLM") and not judge.is_bare(launch)
-    runs = serves and judge.backend_of(launch, options, release) == "tensorrt"
-    checked = runs and late is True and after is not True
+    backend = judge.backend_of(launch, options, release)
+    checked = serves and backend == "tensorrt" and late is True and after is not True
+    open_question = serves and backend in (None, "tensorrt") and late is not False
+    unsettled: str | None = None
+    told = False
     for name in LIMITS:
         value, built = whole(options, name), engine.limit(name)
         refused = checked and name in RUNTIME
         by_default = value is None and refused and after is False and launch.entry == "trtllm-serve"
         if by_default:
             value = options.defaults.get(name)
+        elif value is None and name in RUNTIME and open_question and after is not True:
+            default = options.defaults.get(name)
+            if built is not None and isinstance(default, int) and default > built:
+                unsettled = unsettled or name
         if value is None or built is None or value <= built:
             continue
+        told = True
         asks = "trtllm-serve takes" if by_default else "the launch asks for"
         unless = " where none is given" if by_default else ""
         ends = ": it ends at the start" if refused else ""
@@ -234,6 +243,12 @@ def limits_exceeded(
                     engine, f"Or build the engine again with --{name} {value}", **{name: value}
                 ),
             ),
+        )
+    if unsettled is not None and not told:
+        raise Unavailable(
+            f"whether this trtllm-serve asks an engine built for {unsettled} "
+            f"{engine.limit(unsettled)} for {options.defaults[unsettled]} is not known: up to 1.2 it "
+            "does where no flag is given"
         )
 
 

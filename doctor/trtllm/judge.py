@@ -30,7 +30,7 @@ def require_trtllm(options: EngineOptions) -> None:
 def is_bare(launch: Launch) -> bool:
     """Whether the launch was made up for a folder that was given: nobody wrote its options."""
     texts = [word.text for word in launch.words]
-    return launch.kind == "command" and launch.place.file in texts
+    return launch.kind == "command" and launch.name in texts
 
 
 def backend_of(launch: Launch, options: EngineOptions, release: TrtRelease) -> str | None:

@@ -103,7 +103,7 @@ def test_gpus_few(two: Path) -> None:
 
 def test_limits_exceeded(two: Path) -> None:
     launch, release, options = facts(f"trtllm-serve {two} --max_seq_len 8192 --max_batch_size 64")
-    good, _, fine = facts(f"trtllm-serve {two} --max_seq_len 4096")
+    good, _, fine = facts(f"trtllm-serve {two} --max_seq_len 4096 --max_batch_size 64")
     contract(
         limits_exceeded,
         fires=[read_engine(two), launch, options, release],
@@ -152,6 +152,27 @@ def test_what_ends_the_start_of_an_engine(
     for finding in found:
         assert finding.message.endswith("the engine was built for 64: it ends at the start")
         assert finding.fixes[0].title == "Start with --max_batch_size 64"
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "outcome"),
+    [
+        (None, "trtllm-serve {}", "blocked"),
+        (None, SERVED, "blocked"),
+        ("0.20.0rc1", SERVED, "blocked"),
+        ("1.3.0rc5", SERVED, "blocked"),
+        (None, f"{SERVED} --max_batch_size 64", "passed"),
+        (None, "trtllm-serve {} --backend pytorch", "passed"),
+        ("0.19.0", "trtllm-serve {}", "passed"),
+    ],
+)
+def test_a_default_that_may_count_is_not_passed(
+    two: Path, version: str | None, line: str, outcome: str
+) -> None:
+    launch, release, options = facts(line.format(two), version)
+    found = examine(limits_exceeded, read_engine(two), launch, options, release)
+    assert found.outcome == outcome
+    assert outcome == "passed" or "max_batch_size 64 for 2048" in str(found.reason)
 
 
 def test_prompt_limit(tmp_path: Path) -> None:
