@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,6 +23,7 @@ CACHES = {
 """Variable -> folder, of every cache that an engine fills while it starts (vllm/envs.py; torch,
 triton, CUDA and flashinfer documentation, 2026-11)."""
 
+CACHE_FOLDER = "caches"
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt")
 EAGER = (("enforce-eager", None),)
 GRAPHS = (("enforce-eager", ""),)
@@ -41,6 +43,23 @@ def run(
     """
     seen: list[Seen] = []
     rows: list[Timed] = []
+    try:
+        _starts(start, folder, model, seen, rows, eager_only=eager_only)
+    finally:
+        if folder is not None:  # gigabytes with a large model, and nothing of it is looked at again
+            shutil.rmtree(Path(folder, CACHE_FOLDER), ignore_errors=True)
+    return seen, ColdWarm(rows=tuple(rows), limit_s=limit_s)
+
+
+def _starts(
+    start: Callable[[Change, str], Seen],
+    folder: str | None,
+    model: str,
+    seen: list[Seen],
+    rows: list[Timed],
+    *,
+    eager_only: bool,
+) -> None:
     for eager in (True,) if eager_only else (False, True):
         variables = _caches(folder, "eager" if eager else "graphs")
         for filled in (False, True):
@@ -55,8 +74,7 @@ def run(
             seen.append(one)
             rows.append(timed(one, filled=filled, eager=eager))
             if not one.start.ready:
-                return seen, ColdWarm(rows=tuple(rows), limit_s=limit_s)
-    return seen, ColdWarm(rows=tuple(rows), limit_s=limit_s)
+                return
 
 
 def timed(seen: Seen, *, filled: bool, eager: bool) -> Timed:
@@ -81,7 +99,7 @@ def _caches(folder: str | None, name: str) -> tuple[tuple[str, str], ...]:
     """Variables that name fresh folders; none where a kept run is replayed."""
     if folder is None:
         return ()
-    root = Path(folder, "caches", name)
+    root = Path(folder, CACHE_FOLDER, name)
     root.mkdir(parents=True, exist_ok=True)
     return tuple((variable, str(root / word)) for variable, word in CACHES.items())
 

@@ -132,6 +132,15 @@ def test_what_was_seen_before_an_interruption_replays(tmp_path: Path) -> None:
     assert kept["starts"][0]["ready"]
 
 
+def test_a_kept_cold_start_holds_no_caches(tmp_path: Path) -> None:
+    run = runner(tmp_path)
+    launch = ("vllm", "serve", "m", "--enforce-eager")
+    done = run("reproduce", "cold-start", "--keep", "kept", "--", *launch)
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    names = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert names == {"run.json", "01-cold--eager.log", "02-warm--eager.log"}
+
+
 def test_an_engine_that_says_nothing(tmp_path: Path) -> None:
     run = runner(tmp_path, STANDIN="silent")
     done = run("reproduce", "engine-load", "--idle", "1", "--", "vllm", "serve", "m")
