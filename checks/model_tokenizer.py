@@ -11,12 +11,12 @@ from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_parts import TokenizerFiles
-from infer_doctor.fixes.models import advise, change_option
+from infer_doctor.fixes.models import advise, change_option, write_chat_template
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, is_here, require_vllm, value_of, word
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.model_judge import named, require_final, require_local, require_own
-from infer_doctor.model import Evidence, Finding
+from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
 from infer_doctor.units import plural
@@ -163,14 +163,16 @@ def chat_template_missing(
 
     ## How it decides
     No chat_template in tokenizer_config.json (a long one counts though it was not kept), no
-    chat_template.jinja, chat_template.json or *.jinja, none in processor_config.json, no
+    chat_template.jinja, chat_template.json or additional_chat_templates/ (transformers reads no other
+    name: CHAT_TEMPLATE_FILE of utils/hub.py), none in processor_config.json, no
     `--chat-template`, and no tokenizer of Mistral's own form (tekken.json, tokenizer.model.v3), which
     needs none. Only servers of generative models are judged; model types with a template in vLLM
     itself (transformers_utils/chat_templates) or a renderer of their own (DeepSeek V3.2 and V4,
     gpt-oss) are left out. An error when an option asks for tools.
 
     ## Fix safety
-    Manual: the template has to be the model's own.
+    Unsafe: a template that lies there under another name, or ChatML where the tokenizer's last token
+    is <|im_end|>. Else manual: the template has to be the model's own.
     """
     require_vllm(options)
     if options.entry not in ("serve", "api_server"):
@@ -201,6 +203,7 @@ def chat_template_missing(
             Evidence(source=where.path_of("tokenizer_config.json"), excerpt="no chat_template"),
         ),
         fixes=(
+            *_templates(launch, options, where),
             advise(
                 "give-chat-template",
                 "Serve the chat version of this model, or give its template: --chat-template FILE",
@@ -208,6 +211,24 @@ def chat_template_missing(
             ),
         ),
     )
+
+
+def _templates(launch: Launch, options: EngineOptions, where: ModelFiles) -> Iterator[Fix]:
+    """A template that nobody reads, or the one that the last token of a turn tells."""
+    beside = [file.name for file in where.files if file.name.endswith(".jinja")]
+    if len(beside) == 1:  # which of several is meant only a person knows
+        yield change_option(
+            launch,
+            options,
+            "chat_template",
+            where.path_of(beside[0]),
+            why=f"transformers reads chat_template.jinja, not {beside[0]}: read it first",
+            safety="unsafe",
+        )
+    token = (where.tokenizer_config or {}).get("eos_token")
+    last = token.get("content") if isinstance(token, Mapping) else token
+    if last == "<|im_end|>" and where.origin == "folder" and where.folder and not beside:
+        yield write_chat_template(where.folder)
 
 
 OWN_TEMPLATES = (
@@ -229,9 +250,12 @@ OWN_TEMPLATES = (
 (vllm/transformers_utils/chat_templates/registry.py and vllm/renderers of 0.32)."""
 
 
+TEMPLATE = "chat_template.jinja"
+
+
 def _has_template(where: ModelFiles) -> bool:
     names = [file.name for file in where.files]
-    if any(name.endswith(".jinja") for name in names):
+    if any(name == TEMPLATE or name.startswith("additional_chat_templates/") for name in names):
         return True
     if any(name == "chat_template.json" or name == "tekken.json" for name in names):
         return True

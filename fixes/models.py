@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.fixes.launching import remove_option, set_option, set_variable
 from infer_doctor.launch.judge import flag, setting
 from infer_doctor.launch.model import Launch
-from infer_doctor.model import Action, Fetch, Fix, Safety
+from infer_doctor.model import Action, Fetch, Fix, Safety, WriteFile
 
 
 def change_option(
@@ -80,6 +81,34 @@ def advise(
         actions=(
             *(Action(kind="command", text=command) for command in commands),
             *(Action(kind="text", text=text) for text in texts),
+        ),
+    )
+
+
+CHATML = """\
+{% for message in messages %}<|im_start|>{{ message["role"] }}
+{{ message["content"] }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}
+"""
+"""ChatML, whose turns end with <|im_end|>; transformers trims the line ends behind blocks
+(utils/chat_template_utils.py)."""
+
+
+def write_chat_template(folder: str) -> Fix:
+    """The form that the tokenizer's own last token tells."""
+    file = posixpath.join(folder, "chat_template.jinja")
+    lines = " ".join(map(shlex.quote, CHATML.splitlines()))
+    return Fix(
+        id="write-chat-template",
+        title=f"Write the template of ChatML to {file}: the model ends its turns with <|im_end|>",
+        safety="unsafe",
+        restarts=True,
+        why="compare it with the model's card: tools and a system text of its own are not in it",
+        actions=(
+            WriteFile(
+                text=f"printf '%s\\n' {lines} > {shlex.quote(file)}", file=file, content=CHATML
+            ),
         ),
     )
 

@@ -108,10 +108,31 @@ def test_chat_template_in_other_places() -> None:
         return examine(chat_template_missing, launch(), options(), found, MODEL).outcome
 
     assert outcome(files=names("chat_template.jinja")) == "passed"
+    assert outcome(files=names("additional_chat_templates/tools.jinja")) == "passed"
+    assert outcome(files=names("template.jinja")) == "failed"  # nobody reads that name
     assert outcome(files=names("tekken.json")) == "passed"
     assert outcome(documents={"processor_config.json": {"chat_template": "x"}}) == "passed"
     assert outcome(left_out={"tokenizer_config.json": ("chat_template",)}) == "passed"
     assert outcome() == "failed"
+
+
+def test_a_template_that_can_be_given() -> None:
+    def fixes(**more: Any) -> list[tuple[str, str]]:
+        found = tokenizer(**{"tokenizer_config": {}, "origin": "folder", "folder": "/m", **more})
+        (finding,) = examine(chat_template_missing, launch(), options(), found, MODEL).findings
+        return [(fix.title, fix.safety) for fix in finding.fixes[:-1]]
+
+    assert fixes() == []
+    one = fixes(files=names("chat.jinja"))
+    assert one == [("Start with --chat-template /m/chat.jinja", "unsafe")]
+    assert fixes(files=names("a.jinja", "b.jinja")) == []
+    for token in ("<|im_end|>", {"content": "<|im_end|>"}):
+        ((title, safety),) = fixes(tokenizer_config={"eos_token": token})
+        assert (title[:48], safety) == (
+            "Write the template of ChatML to /m/chat_template",
+            "unsafe",
+        )
+    assert fixes(tokenizer_config={"eos_token": "</s>"}) == []
 
 
 def test_chat_template_is_not_asked_of_everything() -> None:
