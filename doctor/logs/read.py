@@ -12,7 +12,7 @@ from infer_doctor.logs.line import Line
 from infer_doctor.logs.line import read as read_line
 from infer_doctor.logs.outlived import ended
 from infer_doctor.logs.scan import Scanner
-from infer_doctor.logs.serving import STATISTICS_KIND, Statistics, bulk
+from infer_doctor.logs.serving import ARRIVAL_KIND, STATISTICS_KIND, Statistics, bulk
 from infer_doctor.logs.signatures import patterns
 from infer_doctor.logs.source import NotALog, Piece, blocks
 from infer_doctor.logs.story import Place, Start, Story
@@ -125,7 +125,7 @@ def _read(
         own = own or counted is not None or ENGINES_OWN.search(raw) is not None
         strictly = strictly or STRICTLY_OWN.search(raw) is not None
         another = another or b'  File "' in raw or ANOTHER.search(raw) is not None
-        if counted == STATISTICS_KIND:
+        if counted in (STATISTICS_KIND, ARRIVAL_KIND):
             for line in read_line(raw):
                 story_of(line).serves()
         return counted

@@ -177,7 +177,7 @@ class Story:
         return bool(self._inside)
 
     def serves(self) -> None:
-        """Statistics were printed: a log that begins after the start is one of a running server."""
+        """Statistics or an arrival were printed: a log that begins after the start is one of a running server."""
         if not self.now.marked and not self.now.stage:
             self.now.stage = "serving"
             self.now.running = self.said = True
