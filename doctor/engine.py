@@ -132,6 +132,27 @@ class Subject:
             waiting += [need.fact for need in probe.needs]
         return slow
 
+    def prepare(self, checks: Iterable[Check]) -> None:
+        """Make what slow probes are made of, so that their questions can be on the way."""
+        waiting = [need for check in checks if self._open(check.needs) for need in check.needs]
+        seen: set[type] = set(self._known)
+        while waiting:
+            fact = waiting.pop().fact
+            probe = self._probes.get(fact)
+            if fact in seen or probe is None or not self._open(probe.needs):
+                continue
+            seen.add(fact)
+            waiting += probe.needs
+            for need in probe.needs if probe.slow and (self._deep or not probe.deep) else ():
+                if need.fact is not Host and not self.slowness([need]):
+                    self.get(need.fact)
+
+    def _open(self, needs: Iterable[Need]) -> bool:
+        """Whether nothing that is required is known to be missing."""
+        return not any(
+            isinstance(self._known.get(need.fact), Missing) for need in needs if not need.optional
+        )
+
     def depends(self, needs: Iterable[Need], kinds: Collection[type]) -> bool:
         """Whether one of these facts is needed to make what is required; with a host, to ask, it is
         enough that it is taken into account."""
@@ -168,6 +189,7 @@ class Subject:
 def run(checks: Iterable[Check], subject: Subject) -> list[CheckResult]:
     """One result for each check, in the order given; those with slow facts are decided last."""
     wanted = list(checks)
+    subject.prepare(wanted)
     results = {
         check.id: run_check(check, subject)
         for check in sorted(wanted, key=lambda check: subject.slowness(check.needs))

@@ -30,6 +30,14 @@ ENTRIES = ("serve", "api_server", *CALLS)
 
 
 @frozen
+class VllmHash:
+    """The release whose sources are installed; neither is known where they are others."""
+
+    release: str | None = None
+    problem: str | None = None
+
+
+@frozen
 class VllmSources:
     """What the installed sources are: those of a release, or others that were read."""
 
@@ -54,8 +62,8 @@ class VllmTable:
 
 
 @probe
-def vllm_sources(host: Host, engine: EngineFact) -> VllmSources:
-    """Hash the sources; read them when no release of the catalogue has that hash."""
+def vllm_hash(host: Host, engine: EngineFact) -> VllmHash:
+    """Hash the sources; when no release of the catalogue has that hash, they will be read."""
     from infer_doctor.vllm_arguments.table import catalogue, ordered
 
     if engine.name != "vllm" or not engine.package:
@@ -63,9 +71,21 @@ def vllm_sources(host: Host, engine: EngineFact) -> VllmSources:
     version = engine.version
     try:
         digest = host.ask("vllm_digest", package=engine.package)["sha256"]
-        known = catalogue().digests.get(digest)
-        if known is not None and (version is None or ordered(version)[:4] == ordered(known)[:4]):
-            return VllmSources(release=known)
+    except Unavailable as error:
+        return VllmHash(problem=error.reason)
+    known = catalogue().digests.get(digest)
+    if known is not None and (version is None or ordered(version)[:4] == ordered(known)[:4]):
+        return VllmHash(release=known)
+    host.begin("vllm_arguments", package=engine.package)
+    return VllmHash()
+
+
+@probe(slow=True)
+def vllm_sources(host: Host, engine: EngineFact, hashed: VllmHash) -> VllmSources:
+    """Read the sources, unless they are those of a release; takes 0.15 s."""
+    if hashed.release is not None or hashed.problem is not None:
+        return VllmSources(release=hashed.release, problem=hashed.problem)
+    try:
         read = host.ask("vllm_arguments", package=engine.package)
     except Unavailable as error:
         return VllmSources(problem=error.reason)

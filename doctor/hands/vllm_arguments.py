@@ -291,7 +291,7 @@ def variables(reader: Reader) -> Json:
     table = module.defined.get("environment_variables") if module else None
     if module is None or not isinstance(table, ast.Dict):
         return {}
-    written = _annotations(reader.source.files["envs.py"])
+    written = _annotations(module.body)
     found: Json = {}
     for key, value in zip(table.keys, table.values, strict=True):
         if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
@@ -307,10 +307,10 @@ def variables(reader: Reader) -> Json:
     return found
 
 
-def _annotations(data: bytes) -> Json:
+def _annotations(body: list[ast.stmt]) -> Json:
     """NAME: type = default of the block that only type checkers run."""
     found: Json = {}
-    for node in ast.parse(data).body:
+    for node in body:
         if isinstance(node, ast.If):
             for line in node.body:
                 if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):

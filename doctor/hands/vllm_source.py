@@ -42,6 +42,7 @@ class Module:
     def __init__(self, name: str, package: bool, tree: ast.Module) -> None:
         self.name = name
         self.package = package
+        self.body = tree.body
         self.defined: dict[str, ast.AST] = {}
         self.imported: dict[str, tuple[str, str | None]] = {}
         """Name -> (module below vllm, or a foreign one with "!" before it; the name there)."""

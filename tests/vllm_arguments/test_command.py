@@ -11,7 +11,7 @@ from doctor_process import Run
 
 from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.engine_options import EngineQuestion
-from infer_doctor.facts.vllm_options import VllmTable, vllm_sources, vllm_table
+from infer_doctor.facts.vllm_options import VllmTable, vllm_hash, vllm_sources, vllm_table
 from infer_doctor.host import Capture, Host
 from infer_doctor.launch.command import read
 from infer_doctor.launch.images import engine_release
@@ -70,7 +70,7 @@ def test_tags_of_images(image: str, version: str | None) -> None:
 
 def table(launch: Launch, **given: Any) -> VllmTable:
     host, engine = given.get("host"), given.get("engine")
-    sources = vllm_sources(host, engine) if host and engine else None
+    sources = vllm_sources(host, engine, vllm_hash(host, engine)) if host and engine else None
     return vllm_table(launch, sources, engine, given.get("question"))
 
 
