@@ -23,7 +23,8 @@ def set_timeout(name: str, place: Place, *, retries_given: bool = False) -> Fix:
         edits = _keyword(short, place, "timeout", "(5, 60)")
         add = "timeout=(5, 60)"
     elif name.startswith("httpx."):
-        add = "timeout=httpx.Timeout(60.0, connect=5.0)"
+        edits = _keyword(short, place, "timeout", "60.0")
+        add = "timeout=60.0"
     else:
         add = "timeout=60"
     return Fix(

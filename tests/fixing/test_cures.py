@@ -80,6 +80,17 @@ def ask(text):
     )
 """
 
+HTTPX = """\
+import httpx
+
+URL = "http://llm:8000/v1/completions"  # ours
+
+
+async def ask(text):
+    async with httpx.AsyncClient() as client:
+        return await client.post(URL, json={"model": "m", "prompt": text})  # once
+"""
+
 RETRIES = """\
 from openai import OpenAI
 from tenacity import retry, stop_after_attempt
@@ -106,6 +117,7 @@ CASES: list[tuple[str, str, str]] = [
         "# options\nbackend: pytorch\nkv_cache_config:\n  free_gpu_mem_fraction: 0.8  # most\n",
     ),
     ("client-timeout-missing", "client.py", CLIENT),
+    ("client-timeout-short", "client.py", HTTPX),
     ("client-retries-multiply", "client.py", RETRIES),
     ("security-api-open", "compose.yaml", OPEN),
     ("security-api-open", "run.sh", RUN.replace("127.0.0.1:", "")),

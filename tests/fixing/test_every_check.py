@@ -35,7 +35,6 @@ NOT_SHOWN = {
     "cuda-compat-misplaced": "needs a driver of NVIDIA beside its compat package",
     "nccl-not-direct": "needs two GPUs that sum again (--deep); its fix unsets one variable",
     "log-engine-failed": "ends the process that gpu-memory-held ends, which test_orphan.py shows",
-    "client-timeout-short": "its fix is manual for the calls that it finds (edits are of openai)",
     "launch-remote-code-needed": "its only fix is manual: the option runs code of the model",
     "manifest-health-shallow": "its only fix is manual: it has no edits",
     "manifest-image-moving": "its only fix is manual: which version is meant only you know",
