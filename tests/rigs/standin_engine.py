@@ -1,6 +1,6 @@
 """A program that is started as `vllm serve` and does one thing, for what a real engine does seldom.
 
-STANDIN: serve (default), silent (neither words nor answers), flood (a log without end), slow (serves, a
+With --kv-cache-dtype every answer is a row of exclamation marks. STANDIN: serve (default), silent (neither words nor answers), flood (a log without end), slow (serves, a
 token a second). It prints its arguments and secrets, as engines print theirs, and leaves its PID in the
 folder STANDIN_PIDS.
 """
@@ -40,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     keys: tuple[str, ...] = ()
     token_s = 0.001
+    text = "a b"
 
     def log_message(self, format: str, *args: Any) -> None:
         print("asked", self.path, flush=True)
@@ -71,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         count = body["max_tokens"]
         if not body.get("stream"):
-            choice: dict[str, Any] = {"finish_reason": "length", "message": {"content": "a b"}}
+            choice: dict[str, Any] = {"finish_reason": "length", "message": {"content": self.text}}
             time.sleep(self.token_s * count)
             self.say(200, {"choices": [choice]})
             return
@@ -118,6 +119,7 @@ def main() -> None:
     if given.uds or given.ssl_keyfile:
         time.sleep(MOST_S)  # it listens, but not where it is asked
     Handler.keys = (*given.api_key, *filter(None, [os.environ.get("VLLM_API_KEY")]))
+    Handler.text = "!" * 40 if "--kv-cache-dtype" in sys.argv else "a b"
     Handler.token_s = 1.0 if kind == "slow" else 0.001
     ThreadingHTTPServer((given.host, given.port), Handler).serve_forever()
 

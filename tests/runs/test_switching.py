@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import standin_engine
+from doctor_process import Run
 
 from infer_doctor.facts.run import Quality
 from infer_doctor.runs.starting import Plan
@@ -127,6 +132,30 @@ def test_the_cause_is_what_the_difference_goes_with(baseline: bool) -> None:
         "without --quantization fp8: the weights are of 8 bits",
         "without --kv-cache-dtype fp8: same",
     )
+
+
+def ended(home: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    run = Run(home, {"PATH": f"{standin_engine.program(home / 'bin')}:/usr/bin:/bin"})
+    done = run(words[0], "--format", "json", *words[1:])
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_both_commands_name_it(tmp_path: Path) -> None:
+    """Answers without log probabilities, of a program that answers "!!!!" with an 8-bit cache."""
+    launch = "vllm serve m --max-num-seqs 4 --dtype half --kv-cache-dtype fp8"
+    (tmp_path / "one.sh").write_text("vllm serve m --max-num-seqs 8\n")
+    (tmp_path / "other.sh").write_text(f"{launch}\n")
+    code, report = ended(tmp_path, "compare", "one.sh", "other.sh", "--tokens", "2")
+    quality = report["measurements"]["quality"]
+    assert code == 1 and quality["cause"] == "--kv-cache-dtype fp8 (baseline: not given)"
+    assert quality["tried"] == ["without --kv-cache-dtype fp8: same"]
+    assert report["fixes"][0]["title"] == "Start without --kv-cache-dtype fp8"
+    words = ("reproduce", "quality", "--tokens", "2")
+    code, report = ended(tmp_path, *words, "--", *launch.split())
+    assert code == 1 and report["measurements"]["quality"]["cure"] == "without --kv-cache-dtype fp8"
+    code, report = ended(tmp_path, *words, "--", *launch.split()[:7])
+    assert code == 0 and report["measurements"]["quality"]["verdict"] == "same"
 
 
 def test_a_single_difference_needs_no_start_where_the_baseline_is_a_launch() -> None:
