@@ -39,9 +39,10 @@ def gpu_differs(nodes: Nodes) -> Iterator[Finding]:
     and a node with a GPU less leaves a rank without one.
 
     ## How it decides
-    Model, number and total memory of the GPUs that NVML lists on each node. A node without any GPU
-    (proven by the PCI bus) counts with "none": it may be a head node on purpose, then the finding
-    is only likely.
+    Model, number and total memory of the GPUs that NVML lists on each node. A node that provably has
+    none (on the PCI bus and in /dev) is taken for a head node and left out: whether the others are
+    enough tells cluster-gpus-few, whether Ray counts on it cluster-ray-gpus-differ. One where NVML
+    runs and lists none counts with "none".
 
     ## Fix safety
     Manual: hardware, a container's devices or a partition of MIG.
@@ -52,8 +53,6 @@ def gpu_differs(nodes: Nodes) -> Iterator[Finding]:
 def _gpus(node: Node) -> Reading:
     found = node.get(Gpus)
     if isinstance(found, Missing):
-        if found.kind == "absent":
-            return Value(text="none", source=found.reason)
         return found
     if found.gaps:
         return Missing(fact="Gpus", reason=found.gaps[0], kind="unavailable")
@@ -136,7 +135,8 @@ def rdma_differs(nodes: Nodes) -> Iterator[Finding]:
     ## How it decides
     The devices in /sys/class/infiniband that a process can open (/dev/infiniband), by number; and
     where there are some, whether the module nvidia_peermem is loaded. Newer kernels and drivers can
-    share memory without it (dma-buf), so a difference in it is only likely to matter.
+    share memory without it (dma-buf), so a difference in it is only likely to matter. Nodes that
+    provably have no GPU are left out: no rank of NCCL is there.
 
     ## Fix safety
     Manual: devices of the container or a module of the kernel.
@@ -160,6 +160,9 @@ def rdma_differs(nodes: Nodes) -> Iterator[Finding]:
 
 
 def _rdma(node: Node) -> Reading:
+    gpus = node.get(Gpus)
+    if isinstance(gpus, Missing) and gpus.kind == "absent":
+        return gpus
     found = node.get(Rdma)
     if isinstance(found, Missing):
         return Value(text="0", source="/sys/class/infiniband") if found.kind == "absent" else found

@@ -133,7 +133,7 @@ def judge(
         known += sum(len(group.nodes) for group in result.groups) >= 2
         if result.unknown:
             lost = words([name for name, _ in result.unknown])
-            unknown.append(f"{quantity.name} of {lost} is not known: {result.unknown[0][1]}")
+            unknown.append(f"{quantity.name}: not known of {lost}: {result.unknown[0][1]}")
         if len(result.groups) > 1 and together is not None:
             parts = tuple(group.nodes for group in result.groups)
             alike.setdefault(parts, []).append((quantity, result))

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from infer_doctor.host import TEXT_LIMIT
+
 CASES = Path(__file__).parent.parent / "cases"
 KEY = "0123456789"
+
+FOLDER = {"kind": "folder", "mode": 493, "uid": 0, "size": 0, "writable": True, "executable": True}
 
 Document = dict[str, Any]
 
@@ -84,6 +88,66 @@ def node(number: int, base: Document | None = None) -> Document:
     )
     add(made, "clock", {"synchronised": True, "max_error_us": 2000})
     return made
+
+
+def add_asked(node: Document, operation: str, answer: object, **arguments: Any) -> None:
+    """The answer to a question, in place of the one that is there."""
+    node["captures"] = [
+        row
+        for row in node["captures"]
+        if (row["operation"], row["arguments"]) != (operation, arguments)
+    ]
+    add(node, operation, answer)
+    node["captures"][-1]["arguments"] = arguments
+
+
+def with_rdma(node: Document, count: int = 2) -> Document:
+    """The node with InfiniBand devices that a process can use, and GPUDirect."""
+    names = [f"mlx5_{i}" for i in range(count)]
+
+    def listed(path: str, *found: str) -> None:
+        add_asked(node, "list", {"names": list(found), "truncated": False}, path=path)
+
+    listed("/sys/class/infiniband", *names)
+    listed("/dev/infiniband", *(f"uverbs{i}" for i in range(count)))
+    add_asked(node, "stat", FOLDER, path="/sys/module/nvidia_peermem")
+    for name in names:
+        ports = f"/sys/class/infiniband/{name}/ports"
+        listed(ports, "1")
+        for file, text in (("state", "4: ACTIVE\n"), ("rate", "400 Gb/sec (4X NDR)\n")):
+            answer = {"text": text, "truncated": False}
+            add_asked(node, "read", answer, path=f"{ports}/1/{file}", limit=TEXT_LIMIT)
+    return node
+
+
+def met(node: Document, own: int, count: int) -> Document:
+    """The node after a meeting of `count`: links to all others, and a sum over InfiniBand."""
+    others = [i for i in range(count) if i != own]
+    rows = [
+        {
+            "index": i,
+            "error": None,
+            "connect_ms": 0.2,
+            "bytes_per_s": 1e9 if i == (own + 1) % count else None,
+        }
+        for i in others
+    ]
+    add(node, "links", {"own": own, "count": count, "met": count, "rows": rows})
+    rank = {"step": "the end", "wrong": 0, "seconds": 0.01, "error": None, "tried_s": 20.0}
+    rank |= {"via": ["NET/IB/0/GDRDMA"], "networks": ["IB"], "warnings": [], "set": []}
+    add(
+        node,
+        "allreduce",
+        {
+            "own": own,
+            "backend": "nccl",
+            "counts": [2] * count,
+            "bytes": 256 << 20,
+            "patience_s": 40.0,
+            "ranks": [{**rank, "rank": 2 * own}, {**rank, "rank": 2 * own + 1}],
+        },
+    )
+    return node
 
 
 def write(folder: Path, nodes: list[Document]) -> list[str]:
