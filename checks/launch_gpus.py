@@ -131,6 +131,8 @@ def _divisors(
 ) -> tuple[int, ...]:
     if config is None:
         return ()
+    if isinstance(config, PublishedConfig) and config.quantization_hidden:
+        return ()
     experts = options.get(EXPERT) is True
     return parallel.sizes(config.values, quantization_of(files, config), expert_parallel=experts)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -16,6 +18,19 @@ def _table() -> dict[str, dict[str, Any]]:
     text = pkgutil.get_data("infer_doctor.catalog", "models.json") or b"{}"
     found: dict[str, dict[str, Any]] = json.loads(text)
     return {name.lower(): config for name, config in found.items()}
+
+
+QUANTISED = re.compile(
+    r"[-_.](?:nvfp4|mxfp4|fp4|fp8|int4|int8|awq|gptq|bnb|[48]-?bit|w\d+a\d+)(?:[-_.]|$)", re.I
+)
+"""Names of repositories whose weights are quantised. ModelOpt writes how into hf_quant_config.json."""
+
+
+def hides_quantization(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether the weights are quantised, by the name, and config.json does not say how."""
+    parts = [config, *(part for part in config.values() if isinstance(part, Mapping))]
+    said = any("quantization_config" in part for part in parts)
+    return not said and QUANTISED.search(name) is not None
 
 
 def published(name: str) -> dict[str, Any] | None:

@@ -114,6 +114,8 @@ def _inputs(
     notes = () if options.exact else (f"rules of {options.basis}",)
     if isinstance(config, PublishedConfig):
         notes = (*notes, config.source)
+        if config.quantization_hidden:
+            raise Unplannable(config.quantization_hidden)
     if files is not None and files.gguf is not None:
         return Inputs(
             architecture=architecture_of(files.gguf),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from infer_doctor.catalog.models import published
+from infer_doctor.catalog.models import hides_quantization, published
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.frozen import frozen
@@ -41,6 +41,9 @@ class ModelConfig:
 class PublishedConfig(ModelConfig):
     """The same for a well-known model that is not here, out of the catalogue: only likely."""
 
+    quantization_hidden: str | None = None
+    """Why it is not known how the weights are quantised."""
+
 
 OLD_OVERRIDES = ("rope_scaling", "rope_theta")
 """Options of their own until 0.11 (config.py: hf_overrides.update)."""
@@ -72,10 +75,17 @@ def published_config(options: EngineOptions) -> PublishedConfig:
     if config is None:
         raise Unavailable(f"{name} is not in the catalogue of models")
     overrides = _overrides(options)
+    values = merged(config, overrides)
+    hidden = (
+        f"{name} is quantised as its hf_quant_config.json says, which is not here"
+        if hides_quantization(name, values)
+        else None
+    )
     return PublishedConfig(
-        values=merged(config, overrides),
+        values=values,
         source=f"config.json of {name} as published",
         overridden=tuple(overrides),
+        quantization_hidden=hidden,
     )
 
 
