@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from infer_doctor.catalog.trtllm_flags import TENSORRT_NAMED_SINCE
 from infer_doctor.catalog.trtllm_releases import (
-    is_candidate,
     numbers,
     reaches,
     release_of,
@@ -94,15 +93,16 @@ def engine_version(engine: TrtEngine, release: TrtRelease, launch: Launch) -> It
     if built is None or runs is None:
         raise Unavailable(f"the version of the engine or of {release.basis} cannot be read")
     row, other = tensorrt_of(engine.version), tensorrt_of(release.version)
-    if built[:2] == runs[:2]:
-        candidate = is_candidate(engine.version) or is_candidate(release.version)
-        if candidate and engine.version != release.version and not (plans and release.tensorrt):
+    read = bool(plans and release.tensorrt)  # and they are the same
+    differ = not read and row and other and not same_tensorrt(row, other)
+    if built[:2] == runs[:2] and not differ:
+        unknown = row is None or other is None
+        if unknown and engine.version != release.version and not read:
             raise Unavailable(
                 f"whether TensorRT-LLM {engine.version} and {release.version} have the same TensorRT "
                 "is not known"
             )
     else:
-        differ = row and other and not same_tensorrt(row, other)
         yield Finding(
             about=engine.path,
             confidence="certain" if differ else "likely",

@@ -109,8 +109,11 @@ def quantization_gpu(
     index, found = min(capabilities.capabilities.items(), key=lambda row: (row[1], row[0]))
     least = LEAST[weights]
     version = numbers(release.version)
-    if weights == "FP8_BLOCK_SCALES" and version and version < FIRST_FP8_BLOCK_ADA:
-        least = (9, 0)
+    if weights == "FP8_BLOCK_SCALES" and least <= found < (9, 0):
+        if version is None:
+            raise Unavailable(release.basis)
+        if version < FIRST_FP8_BLOCK_ADA:
+            least = (9, 0)
     if found >= least:
         return
     yield Finding(

@@ -10,6 +10,7 @@ these releases was run for this table.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from infer_doctor.frozen import frozen
@@ -98,7 +99,10 @@ RELEASES: tuple[Release, ...] = (
         triton=("26.03", "26.04", "26.05", "26.06", "26.07"),
     ),
 )
-"""1.0.3.2510 of Triton 25.11 has TensorRT 10.13.3.9; 0.9 was released with 9.3 and 10.0.1."""
+"""0.9 was released with 9.3 and 10.0.1."""
+
+OF_PATCH: Mapping[Version, str | None] = {(1, 0, 1): None, (1, 0, 2): None, (1, 0, 3): "10.13.3.9"}
+"""Where another patch release than X.Y.0 has another TensorRT: 1.0.3.2510 of Triton 25.11."""
 
 TRITON_EXACT = {
     "25.02": "0.17.0.post1",
@@ -158,8 +162,10 @@ def release_of(version: str | None) -> Release | None:
 
 def tensorrt_of(version: str | None) -> str | None:
     """The TensorRT of a release; candidates had others before (those of 1.2.0 both 10.13 and 10.14)."""
-    row = release_of(version)
-    return row.tensorrt if row is not None and not is_candidate(version) else None
+    row, exact = release_of(version), numbers(version)
+    if row is None or exact is None or is_candidate(version):
+        return None
+    return OF_PATCH.get(exact, row.tensorrt)
 
 
 def in_triton(tag: str) -> str | None:

@@ -109,6 +109,10 @@ def test_engine_version(tmp_path: Path) -> None:
         ("1.2.0rc0", "0.0.0.0", "1.2.1", "blocked", None),
         ("0.17.0.dev2024121700", "0.0.0.0", "0.17.0", "blocked", None),
         ("1.1.0rc5", "0.0.0.0", "1.2.1", "failed", "likely"),
+        ("1.0.3", "10.13.3.9", "1.0.3", "passed", None),  # of Triton 25.11
+        ("1.0.3.2510", "0.0.0.0", "1.0.3", "passed", None),
+        ("1.0.0", "0.0.0.0", "1.0.3", "failed", "certain"),
+        ("1.0.0", "0.0.0.0", "1.0.2", "blocked", None),
     ],
 )
 def test_versions(

@@ -265,11 +265,19 @@ def test_quantization_gpu(tmp_path: Path) -> None:
             "1.0.0",
             "passed",
         ),
+        (
+            model({"quant_method": "fp8", "weight_block_size": [128, 128]}),
+            (8, 9),
+            None,
+            "blocked",
+        ),
         (model({"quant_method": "mxfp4"}), (9, 0), "1.1.0", "passed"),
         (model(), (7, 5), "1.2.1", "passed"),
     ],
 )
-def test_methods_and_gpus(files: Any, gpu: tuple[int, int], version: str, outcome: str) -> None:
+def test_methods_and_gpus(
+    files: Any, gpu: tuple[int, int], version: str | None, outcome: str
+) -> None:
     rows = facts("trtllm-serve m", version)
     assert examine(quantization_gpu, *rows[:2], capability(*gpu), files).outcome == outcome
 
