@@ -346,7 +346,7 @@ def _judged(bench: Bench, left: bool, outcome: str = "failed") -> Outcome:
     row = CheckResult(
         check=finding.check,
         subject=finding.subject,
-        outcome=outcome if left or outcome == "blocked" else "passed",  # type: ignore[arg-type]
+        outcome=outcome if left or outcome != "failed" else "passed",  # type: ignore[arg-type]
         reason="timeout",
         duration_ms=0.0,
         findings=(finding,) if left else (),
@@ -368,6 +368,12 @@ def test_undecided_stays(bench: Bench) -> None:
     judged = _judged(bench, left=False, outcome="blocked")
     assert (judged.result, judged.why) == ("undecided", "a-b: timeout")
     assert "9000" in bench.file.read_text()
+
+
+def test_a_check_that_has_nothing_to_judge_any_more_is_told(bench: Bench) -> None:
+    judged = _judged(bench, left=False, outcome="not_applicable")
+    assert judged.result == "cured"
+    assert judged.why == "a-b has nothing to judge any more: timeout"
 
 
 def test_partly_cured_stays(bench: Bench) -> None:

@@ -38,7 +38,11 @@ def parsed(text: str) -> list[Any]:
         roots = list(YAML(typ="rt", pure=True).compose_all(io.StringIO(without_tabs(text))))
     except (YAMLError, ValueError) as error:
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise CannotEdit(f"it is not valid YAML (a template?): {problem}") from None
+        if "{{" in text:
+            raise CannotEdit(
+                "it is a template: edit it by hand, or give what `helm template` makes of it"
+            ) from None
+        raise CannotEdit(f"it is not valid YAML: {problem}") from None
     if sum(1 for _ in islice(walk(roots), NODES + 1)) > NODES:
         raise CannotEdit(f"it has more than {NODES:,} nodes")
     return roots
