@@ -9,7 +9,7 @@ from infer_doctor.catalog.models import published as catalogued
 from infer_doctor.catalog.vllm import LORA_RANKS
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_parts import DraftModel, LoraAdapters
 from infer_doctor.facts.model_support import ModelSupport
@@ -17,7 +17,7 @@ from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.judge import evidence, flag, require_vllm, value_of, whole, word
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import confidence, require_config
+from infer_doctor.launch.model_judge import confidence
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.models import hub
@@ -63,7 +63,7 @@ def pooling_model_chat(
     chat = [name for name in CHAT_OPTIONS if name in options.given]
     if not asked and not chat:
         raise NotApplicable("the launch asks for no generation and no chat by name")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     names = read.architectures(config.values)
     kind = read.model_type(config.values) or ""
     pooling = bool(names) and all(name.endswith(POOLING) for name in names)
@@ -269,7 +269,7 @@ def draft_vocabulary(
     Manual: another draft model, of the same family.
     """
     require_vllm(options)
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     named = draft.files.origin == "named" and not draft.files.folder
     other_config = catalogued(draft.files.model) if named else draft.files.config
     if other_config is None:

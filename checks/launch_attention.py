@@ -11,7 +11,7 @@ from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuCapabilities
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import advise, change_option, change_variable, drop_option
 from infer_doctor.host import Unavailable
@@ -27,7 +27,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import confidence, quantization_of, require_config
+from infer_doctor.launch.model_judge import confidence, quantization_of
 from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
@@ -99,7 +99,7 @@ def attention_backend_refused(
     backend = catalog.BACKENDS.get(name)
     if backend is None:
         raise Unavailable(f"what the backend {name} takes is not catalogued")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     have = None
     if is_here(launch) and capabilities is not None:
         have = weakest(capabilities, chosen)
@@ -198,7 +198,7 @@ def kv_cache_dtype_refused(
     if dtype is None or dtype == "auto":
         raise NotApplicable("the KV cache has the dtype of the model")
     if dtype in NVFP4:
-        config = require_config(config, files, published)
+        config = known_config(config, files, published)
     fix = change_option(
         launch, options, name, "auto", why="the cache then holds half as many tokens"
     )
@@ -212,7 +212,7 @@ def kv_cache_dtype_refused(
         )
         return
     if dtype == "fp8_e5m2":
-        method = method_of(quantization_of(files, require_config(config, files, published)))
+        method = method_of(quantization_of(files, known_config(config, files, published)))
         if method in ("fp8", "modelopt"):
             yield Finding(
                 about=name,
@@ -279,7 +279,7 @@ def kv_cache_unscaled(
     dtype = word(options, name)
     if dtype not in ("fp8", "fp8_e4m3", "fp8_inc"):
         raise NotApplicable("the KV cache is not kept in fp8 with scales")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     measured = word(options, "quantization") == "inc"  # its scales lie beside: QUANT_CONFIG
     if measured or options.get("calculate_kv_scales") is True or read.is_mla(config.values):
         raise NotApplicable("the scales do not come from the checkpoint")

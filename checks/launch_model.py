@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_support import ModelSupport
 from infer_doctor.fixes.models import advise, change_option, drop_option
@@ -22,7 +22,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import confidence, require_config
+from infer_doctor.launch.model_judge import confidence
 from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.models import config as read
@@ -70,7 +70,7 @@ def context_too_long(
         raise NotApplicable("the engine takes the length from the model")
     if isinstance(length, bool) or not isinstance(length, int):
         raise Unavailable(f"{LENGTH} is {length!r}, no whole number")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     limit, key = read.longest(config.values)
     if limit is None:
         return
@@ -129,7 +129,7 @@ def architecture_unknown(
         raise Unavailable("config.json names no architectures")
     if support.known:
         return
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     where = (
         config.evidence("architectures"),
         Evidence(source=support.source, excerpt=f"no {names[0]}"),
@@ -318,7 +318,7 @@ def remote_code_needless(
     require_vllm(options)
     if value_of(options, TRUST, False) is not True:
         raise NotApplicable("remote code is not trusted")
-    config = require_config(config, files)
+    config = known_config(config, files, None)
     if support is None:
         raise Unavailable("which models the engine knows was not read")
     if "auto_map" in config.values:

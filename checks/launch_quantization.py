@@ -11,7 +11,7 @@ from infer_doctor.facts.chosen import ChosenGpus
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.environment import Distributions
 from infer_doctor.facts.gpu import GpuCapabilities
-from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import advise, change_option, drop_option
 from infer_doctor.host import Unavailable
@@ -26,7 +26,7 @@ from infer_doctor.launch.judge import (
     word,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import confidence, quantization_of, require_config
+from infer_doctor.launch.model_judge import confidence, quantization_of
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.registry import check
@@ -151,7 +151,7 @@ def quantization_mismatch(
     asked = word(options, METHOD)
     if asked is None or asked in ("none", "null") or asked in catalog.ANY:
         raise NotApplicable("no quantization is asked for")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     found = quantization_of(files, config)
     method = catalog.method_of(found)
     if method is None:
@@ -250,7 +250,7 @@ def quantization_gpu(
     """
     require_vllm(options)
     require_here(launch, "the GPUs")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     found = quantization_of(files, config)
     method = word(options, METHOD) or catalog.method_of(found)
     if method is None:
@@ -321,7 +321,7 @@ def dtype_unsupported(
     Safe: another dtype in the launch; float16 has a smaller range than bfloat16.
     """
     require_vllm(options)
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     sure = confidence(config)
     asked = word(options, "dtype") or "auto"
     dtype = read.dtype(config.values) if asked == "auto" else asked
