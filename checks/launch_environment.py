@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from infer_doctor.catalog.attention import BACKENDS
 from infer_doctor.catalog.vllm import removed_variables
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.engine_variables import SERVICE
@@ -126,6 +127,8 @@ def _drop(launch: Launch, name: str, instead: str | None, value: str | None) -> 
     words = ""
     actions = set_variable(launch, name, None)
     option = bool(instead and value and instead.startswith("--") and name in SAME_VALUE)
+    if instead == "--attention-backend" and value not in BACKENDS:
+        option = False  # XFORMERS and others went with the variable
     if option and instead:
         words = f" and add {instead} {value}"
         actions = (*actions, *set_option(launch, instead, value))

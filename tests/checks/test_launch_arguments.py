@@ -224,6 +224,39 @@ def test_variables(variables: str, version: str, severity: str, part: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("variables", "title", "safety"),
+    [
+        (
+            "VLLM_ATTENTION_BACKEND=FLASHINFER",
+            "Take VLLM_ATTENTION_BACKEND out and add --attention-backend FLASHINFER",
+            "safe",
+        ),
+        (
+            "VLLM_ATTENTION_BACKEND=XFORMERS",
+            "Take VLLM_ATTENTION_BACKEND out; --attention-backend does it now",
+            "manual",
+        ),
+        (
+            "VLLM_USE_FLASHINFER_MOE_FP4=1",
+            "Take VLLM_USE_FLASHINFER_MOE_FP4 out; --moe-backend does it now",
+            "manual",
+        ),
+        (
+            "VLLM_TORCH_PROFILER_DIR=/mnt",
+            "Take VLLM_TORCH_PROFILER_DIR out; --profiler-config does it now",
+            "manual",
+        ),
+        ("VLLM_USE_V1=1", "Take VLLM_USE_V1 out", "safe"),
+    ],
+)
+def test_a_value_goes_to_the_option_only_where_it_is_one_of_it(
+    variables: str, title: str, safety: str
+) -> None:
+    (finding,) = result(variable_unread, f"{variables} vllm serve m", "0.32.0").findings
+    assert [(fix.title, fix.safety) for fix in finding.fixes] == [(title, safety)]
+
+
+@pytest.mark.parametrize(
     "variables",
     ["VLLM_SERVICE_HOST=10.0.0.1", "VLLM_MY_OWN_THING=1", "OTHER=1", "VLLM_PORT=8000"],
 )
