@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from infer_doctor.facts.run import Ramp, Step
@@ -24,7 +25,7 @@ MARGIN = 1.5
 
 
 OWN_SHARE = 0.3
-"""Of the worst first token, by which the doctor itself was late: the engine takes its CPU."""
+"""Of the client's limit, by which the doctor itself was late: the engine takes its CPU."""
 
 
 def _seconds(value: float | None) -> str:
@@ -55,17 +56,25 @@ def _why(ramp: Ramp, step: Step) -> str:
         return f"the server's event loop was blocked: /health took {_seconds(step.loop_lag)}"
     if step.running_most is None:
         return "why is not told: the server shows no metrics"
-    queue = f"{_seconds(step.queue_mean)} in the queue on average, " if step.queue_mean else ""
-    late = ""
-    if _is_own(step):
-        late = f"; this machine ran the doctor {_seconds(step.own_lag)} late, which is part of it"
-    return f"the engine is that slow with so many at once: {queue}nothing was preempted{late}"
+    slow = "the engine is that slow with so many at once"
+    if step.concurrency == 1:
+        slow = "the engine is that slow with one alone"
+    told = []
+    if step.queue_mean:
+        told.append(f"{_seconds(step.queue_mean)} in the queue on average")
+    if step.preemptions == 0:
+        told.append("nothing was preempted")
+    if _is_own(ramp, step):
+        told.append(
+            f"this machine let the doctor itself wait {_seconds(step.own_lag)}, which is part of it"
+        )
+    return f"{slow}: {', '.join(told)}" if told else slow
 
 
-def _is_own(step: Step) -> bool:
-    """Whether the doctor waited for a CPU a large part of the time."""
-    worst = step.ttft_worst or step.total_worst or 0.0
-    return (step.own_lag or 0.0) >= OWN_SHARE * worst > 0
+def _is_own(ramp: Ramp, step: Step) -> bool:
+    """Whether the doctor waited for a CPU a large part of what the client would."""
+    limit = ramp.limit_s if ramp.first_token_s is None else ramp.first_token_s
+    return (step.own_lag or 0.0) >= OWN_SHARE * limit
 
 
 def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
@@ -78,6 +87,7 @@ def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
                 f"Send at most {plural(safe, 'request')} at once to one server"
                 + (f", or use {-(-step.concurrency // safe)} replicas for {step.concurrency}"),
                 why=f"no answer was late with {safe}",
+                restarts=False,
             )
         )
     sequences = ramp.max_num_seqs
@@ -94,7 +104,11 @@ def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
             cure("more-cache", "Or give more KV cache: infer-doctor plan shows what buys how much")
         )
     if ramp.cause in ("stalled", "failed"):
-        found.append(cure("diagnose-stall", "Read the server's log: infer-doctor diagnose LOG"))
+        found.append(
+            cure(
+                "diagnose-stall", "Read the server's log: infer-doctor diagnose LOG", restarts=False
+            )
+        )
         return tuple(found)
     worst = step.total_worst
     if worst is not None:
@@ -103,9 +117,18 @@ def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
                 "longer-limit",
                 f"Or let clients wait {max(worst * MARGIN, 1):.0f} s, and retry only after that",
                 why=f"the slowest answer took {_seconds(worst)}",
+                restarts=False,
             )
         )
-    return tuple(found)
+    return tuple(_first(found))
+
+
+def _first(found: list[Fix]) -> list[Fix]:
+    """The first one stands alone."""
+    if found and found[0].title.startswith("Or "):
+        title = found[0].title.removeprefix("Or ")
+        found[0] = dataclasses.replace(found[0], title=title[0].upper() + title[1:])
+    return found
 
 
 @check("run-load-late", severity="error", category="request_timeout", since="0.3")
@@ -137,7 +160,7 @@ def load_late(ramp: Ramp) -> Iterator[Finding]:
     words = f"{bad} of {plural(step.requests, 'answer')} came late or not at all"
     if step.failed and not step.late:
         words = f"{step.failed} of {plural(step.requests, 'request')} failed"
-    doubt = step.running_most is None or (ramp.cause == "slow" and _is_own(step))
+    doubt = step.running_most is None or (ramp.cause == "slow" and _is_own(ramp, step))
     confidence: Confidence = "likely" if doubt else "certain"
     yield Finding(
         about="load",

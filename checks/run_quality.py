@@ -73,6 +73,7 @@ def quality_degraded(quality: Quality) -> Iterator[Finding]:
                 "find-cause",
                 "Let the doctor switch one thing at a time: give both as files that start an engine",
                 "infer-doctor compare BASELINE CANDIDATE",
+                restarts=False,
             )
         )
     yield Finding(

@@ -76,7 +76,12 @@ def start_failed(starts: Starts, log: EngineLog | None) -> Iterator[Finding]:
         )
     elif asked.signal == 9:
         fixes.append(
-            cure("who-killed", "Look who killed it", "dmesg -T | grep -i -E 'oom|killed process'")
+            cure(
+                "who-killed",
+                "Look who killed it",
+                "dmesg -T | grep -i -E 'oom|killed process'",
+                restarts=False,
+            )
         )
     yield Finding(
         about="launch",
@@ -108,7 +113,10 @@ def process_left(starts: Starts) -> Iterator[Finding]:
                 evidence=(Evidence(source=f"/proc/{pid}/stat", excerpt=start.label),),
                 fixes=(
                     cure(
-                        "see-hang", "See where it hangs", f"cat /proc/{pid}/stack /proc/{pid}/wchan"
+                        "see-hang",
+                        "See where it hangs",
+                        f"cat /proc/{pid}/stack /proc/{pid}/wchan",
+                        restarts=False,
                     ),
                 ),
             )

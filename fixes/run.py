@@ -5,13 +5,13 @@ from __future__ import annotations
 from infer_doctor.model import Action, Fix
 
 
-def cure(id: str, title: str, *commands: str, why: str | None = None) -> Fix:
-    """A change of the launch or the client; `commands` look, they change nothing."""
+def cure(id: str, title: str, *commands: str, why: str | None = None, restarts: bool = True) -> Fix:
+    """A change of the launch, which restarts the engine, or of the client; `commands` only look."""
     return Fix(
         id=f"run-{id}",
         title=title,
         safety="manual",
-        restarts=True,
+        restarts=restarts,
         why=why,
         actions=tuple(Action(kind="command", text=command) for command in commands),
     )

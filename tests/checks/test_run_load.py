@@ -62,6 +62,7 @@ def test_answers_after_the_limit() -> None:
         "Or start with --max-num-seqs 4",
         "Or let clients wait 4 s, and retry only after that",
     ]
+    assert [fix.restarts for fix in found.fixes] == [False, True, False]
     assert [row.excerpt.split(":")[0] for row in found.evidence] == ["2 at once", "4 at once"]
 
 
@@ -77,12 +78,16 @@ def test_the_other_causes() -> None:
     )
     unknown = late(cause="slow", broken=replace(LATE, running_most=None))
     assert unknown.confidence == "likely" and "shows no metrics" in unknown.message
-    few = late(cause="slow", broken=replace(LATE, queue_mean=0.02, ttft_worst=3.0, own_lag=0.1))
+    few = late(cause="slow", broken=replace(LATE, queue_mean=0.02, own_lag=0.1, preemptions=0.0))
     assert few.confidence == "certain" and few.message.endswith(
         "so many at once: 20 ms in the queue on average, nothing was preempted"
     )
-    starved = late(cause="slow", broken=replace(LATE, queue_mean=0.0, ttft_worst=3.0, own_lag=1.5))
-    assert starved.confidence == "likely" and "ran the doctor 1.5 s late" in starved.message
+    starved = late(cause="slow", broken=replace(LATE, queue_mean=0.0, own_lag=1.5))
+    assert starved.confidence == "likely"
+    assert starved.message.endswith("the doctor itself wait 1.5 s, which is part of it")
+    one = late(cause="slow", safe=None, broken=replace(LATE, concurrency=1, queue_mean=None))
+    assert one.message.endswith("that slow with one alone")
+    assert [fix.title for fix in one.fixes] == ["Let clients wait 4 s, and retry only after that"]
     refused = replace(LATE, late=0, failed=8, said="HTTP 404: Not Found")
     lost = late(cause="failed", broken=refused)
     assert "8 of 8 requests failed" in lost.message and lost.message.endswith("HTTP 404: Not Found")

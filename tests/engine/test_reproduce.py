@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import shutil
 import subprocess
 import time
@@ -152,6 +153,67 @@ def test_a_queue_and_a_healthy_server(engine: Path, model: Path, tmp_path: Path)
     assert ramp["safe"] >= 2
     assert ramp["broken"]["queue_mean"] >= 0.3 * ramp["broken"]["ttft_mean"]
     assert any("--max-num-seqs" in fix["title"] for fix in report["fixes"])
+
+
+PENALTY = '--override-generation-config {"repetition_penalty": 1.3}'
+
+
+@pytest.mark.parametrize(
+    ("options", "cause", "cure", "said"),
+    [
+        (
+            ("--dtype", "bfloat16", *PENALTY.split(" ", 1), "--seed", "3"),
+            f"{PENALTY} (baseline: not given)",
+            f"without {PENALTY}",
+            "tokens that were not the most likely",
+        ),
+        (
+            ("--chat-template", "TEMPLATE", "--dtype", "bfloat16", "--seed", "3"),
+            "--chat-template TEMPLATE (baseline: not given)",
+            "without --chat-template TEMPLATE",
+            "nats",
+        ),
+    ],
+)
+def test_the_one_of_three_differences_that_is_the_cause(
+    engine: Path,
+    model: Path,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    cause: str,
+    cure: str,
+    said: str,
+) -> None:
+    """The candidate has a sampling default, or a template of its own, and two options that change nothing."""
+    template = tmp_path / "own.jinja"
+    template.write_text("{% for m in messages %}<<{{ m['role'] }}>> {{ m['content'] }}{% endfor %}")
+    line = words(engine, model, *SMALL, "--max-num-seqs", "8")
+    other = [*line, *(word.replace("TEMPLATE", str(template)) for word in options)]
+    for name, launch in (("baseline", line), ("candidate", other)):
+        (tmp_path / f"{name}.sh").write_text(
+            f"export VLLM_CPU_KVCACHE_SPACE=1\n{shlex.join(launch)}\n"
+        )
+    asked = [prompt for prompt in built_in() if prompt.kind != "long"][::2]
+    rows = [json.dumps({"id": prompt.id, "prompt": prompt.text}) for prompt in asked]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(rows))
+    done = subprocess.run(
+        [
+            *(COMMAND, "compare", "baseline.sh", "candidate.sh", "--format", "json"),
+            *("--prompts", "prompts.jsonl", "--tokens", str(TOKENS)),
+        ],
+        env=run(engine, tmp_path).environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    quality = report["measurements"]["quality"]
+    assert quality["cause"] == cause.replace("TEMPLATE", str(template)), quality
+    assert quality["cure"] == cure.replace("TEMPLATE", str(template))
+    assert said in found(report)["run-quality-degraded"]["message"]
+    assert quality["tried"][-1].startswith(f"{quality['cure']}: same")
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from typing import Any
 MOST_S = 600
 METRICS = """\
 # TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{{engine="0",model_name="m"}} 0.0
+vllm:num_requests_running{engine="0",model_name="m"} 0.0
 # TYPE vllm:num_requests_waiting gauge
-vllm:num_requests_waiting{{engine="0",model_name="m"}} 0.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 0.0
 """
 
 
