@@ -13,6 +13,8 @@ from infer_doctor.catalog.trtllm_releases import (
     in_triton,
     numbers,
     reaches,
+    same_tensorrt,
+    tensorrt_of,
 )
 from infer_doctor.checks.trt_triton import at
 from infer_doctor.engine import NotApplicable
@@ -63,12 +65,15 @@ def limits_exceeded(repository: TritonRepository) -> Iterator[Finding]:
     ## Fix safety
     Manual: edit the repository or build again.
     """
-    found = list(engines(repository))
-    if not found and not repository.missing:
+    readable = [
+        (model, engine)
+        for model, engine in engines(repository)
+        if engine.kind == "engine" and engine.form == "current"
+    ]
+    if not readable:
         raise Unavailable("the engine of the repository was not read")
-    for model, engine in found:
-        if engine.kind == "engine" and engine.form == "current":
-            yield from _against_build(model, engine)
+    for model, engine in readable:
+        yield from _against_build(model, engine)
 
 
 def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:
@@ -206,7 +211,7 @@ def ranks_wrong(repository: TritonRepository, launch: Launch) -> Iterator[Findin
     for model, engine in found:
         world = engine.world_size
         if world is None:
-            continue
+            raise Unavailable(f"how many ranks the engine of {model.name} has is not known")
         ids = model.parameter("gpu_device_ids")
         why = None if ids is None else _ids_wrong(ids, engine, world)
         if why is not None:
@@ -313,7 +318,7 @@ def version_other(repository: TritonRepository, launch: Launch) -> Iterator[Find
     ## How it decides
     nvcr.io/nvidia/tritonserver:YY.MM-trtllm-python-py3 against `version` of the engine's config.json,
     by NVIDIA's release compatibility matrix (24.05 to 25.12) and the backend's Dockerfiles (26.01 to
-    26.07), first two numbers. An image YY.MM-py3 or -vllm-python-py3 has no TensorRT-LLM.
+    26.07): first two numbers, and the TensorRT of patch releases. An image YY.MM-py3 or -vllm-python-py3 has no TensorRT-LLM.
 
     ## Fix safety
     Manual.
@@ -355,8 +360,17 @@ def version_other(repository: TritonRepository, launch: Launch) -> Iterator[Find
         )
     for model, engine in found:
         built, wanted = numbers(engine.version), numbers(runs)
-        if built is None or wanted is None or built[:2] == wanted[:2]:
-            continue
+        if built is None or wanted is None:
+            raise Unavailable(f"the version of the engine of {model.name} cannot be read")
+        if built[:2] == wanted[:2]:
+            rows = tensorrt_of(engine.version), tensorrt_of(runs)
+            if engine.version == runs or (rows[0] and rows[1] and same_tensorrt(rows[0], rows[1])):
+                continue
+            if None in rows:
+                raise Unavailable(
+                    f"whether TensorRT-LLM {engine.version} and {runs} of Triton {tag[1]} have the same "
+                    "TensorRT is not known"
+                )
         cure = same_version(engine.version or "", triton=True)
         yield Finding(
             about=f"{model.name} version",

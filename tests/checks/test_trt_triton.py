@@ -291,6 +291,34 @@ def test_version_other(tmp_path: Path, built: Path, tag: str, outcome: str) -> N
     assert examine(version_other, found, launch).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("version", "tag", "outcome"),
+    [
+        ("1.0.0", "25.09", "passed"),
+        ("1.0.0", "25.11", "failed"),  # 1.0.3 has another TensorRT
+        ("1.0.3.2510", "25.11", "passed"),
+        ("1.0.2", "25.11", "blocked"),
+        ("1.2.0rc8", "26.03", "passed"),
+        ("1.2.1", "26.03", "blocked"),
+        ("1.2.0", "26.04", "passed"),
+        ("nonsense", "26.04", "blocked"),
+    ],
+)
+def test_patch_releases_in_triton(tmp_path: Path, version: str, tag: str, outcome: str) -> None:
+    found = made(tmp_path, engine(tmp_path / "e", version=version), "right")
+    (launch,) = launches_in(IMAGE.format(tag=f"{tag}-trtllm-python-py3"), "run.sh")
+    assert examine(version_other, found, launch).outcome == outcome
+
+
+def test_an_engine_that_was_not_read_passes_nothing(tmp_path: Path) -> None:
+    path = engine(tmp_path / "e")
+    (path / "config.json").write_text("{}")
+    found = made(tmp_path, path, "right")
+    assert examine(limits_exceeded, found).outcome == "blocked"
+    (launch,) = launches_in("mpirun -n 2 tritonserver --model-repository=/r\n", "run.sh")
+    assert examine(ranks_wrong, found, launch).outcome == "blocked"
+
+
 def test_version_contract(tmp_path: Path, built: Path) -> None:
     found = made(tmp_path, built, "right")
     (wrong,) = launches_in(IMAGE.format(tag="25.09-trtllm-python-py3"), "run.sh")
