@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping
 from infer_doctor.catalog.variables import SLOW
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.machine import Environ
+from infer_doctor.fixes.models import change_variable
 from infer_doctor.fixes.variables import exempt_localhost, unset
+from infer_doctor.launch.model import Launch
+from infer_doctor.launch.variables import of_engine
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 
@@ -18,7 +21,7 @@ LOCAL = ("localhost", "127.0.0.1")
 
 
 @check("env-debug-left-on", severity="warning", category="environment", since="0.1")
-def debug_left_on(environ: Environ) -> Iterator[Finding]:
+def debug_left_on(environ: Environ, launch: Launch | None) -> Iterator[Finding]:
     """A variable for debugging is set that makes an engine slow.
 
     ## Why it matters
@@ -28,21 +31,28 @@ def debug_left_on(environ: Environ) -> Iterator[Finding]:
     A short list of variables and the values that switch them on, with their sources
     (catalog/variables.py). NCCL_P2P_DISABLE and its like are only told as info: they are also the
     known way round broken peer-to-peer access. NCCL_DEBUG=INFO is not among them: it writes at the
-    start only.
+    start only. What the launch itself sets goes before what is set here.
 
     ## Fix safety
     Safe: it changes the environment of the next start only.
     """
+    values = of_engine(launch, environ, *SLOW)
+    written = {row.name: row.place for row in launch.environment} if launch else {}
     for name, slow in SLOW.items():
-        value = environ.variables.get(name, "")
-        if value.strip().lower() in slow.values:
-            yield Finding(
-                about=name,
-                message=f"{name}={value} is set: {slow.effect}",
-                severity=slow.severity,
-                evidence=(Evidence(source="environment", excerpt=f"{name}={value}"),),
-                fixes=(unset(name),),
-            )
+        value = values.get(name, "")
+        if value.strip().lower() not in slow.values:
+            continue
+        place, excerpt = written.get(name), f"{name}={value}"
+        source = place.file if place else "environment"
+        yield Finding(
+            about=name,
+            message=f"{name}={value} is set: {slow.effect}",
+            severity=slow.severity,
+            evidence=(
+                Evidence(source=source, line=place.line if place else None, excerpt=excerpt),
+            ),
+            fixes=(change_variable(launch, name, None) if launch and place else unset(name),),
+        )
 
 
 @check("env-proxy-catches-localhost", severity="warning", category="proxy", since="0.1")

@@ -6,6 +6,7 @@ import pytest
 
 from infer_doctor.checks.variables import debug_left_on, proxy_catches_localhost
 from infer_doctor.facts.machine import Environ
+from infer_doctor.launch.command import read
 from infer_doctor.testing import contract, examine
 
 PROXY = "http://proxy.example.org:3128"
@@ -26,6 +27,16 @@ def test_debug_left_on() -> None:
 def test_each_variable_is_a_finding_of_its_own() -> None:
     result = examine(debug_left_on, environ(NCCL_DEBUG="TRACE", VLLM_LOGGING_LEVEL="DEBUG"))
     assert {finding.about for finding in result.findings} == {"NCCL_DEBUG", "VLLM_LOGGING_LEVEL"}
+
+
+def test_what_the_launch_sets_goes_before() -> None:
+    off = read(["env", "NCCL_DEBUG=WARN", "vllm", "serve", "m"])
+    assert examine(debug_left_on, environ(NCCL_DEBUG="TRACE"), off).outcome == "passed"
+    on = read(["env", "NCCL_DEBUG=TRACE", "vllm", "serve", "m"])
+    (finding,) = examine(debug_left_on, environ(NCCL_DEBUG="WARN"), on).findings
+    assert finding.message.startswith("NCCL_DEBUG=TRACE is set")
+    shell = read(["docker", "run", "-e", "NCCL_DEBUG", "vllm/vllm-openai:v0.27.0", "--model", "m"])
+    assert examine(debug_left_on, environ(), shell).outcome == "blocked"
 
 
 @pytest.mark.parametrize(

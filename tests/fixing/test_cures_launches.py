@@ -143,6 +143,12 @@ CASES: list[tuple[str, Prepare]] = [
     ),
     ("model-quantization-contradicted", packed),
     ("model-weights-pickled", pickled),
+    (
+        "env-debug-left-on",
+        lambda at: script(
+            at, "vllm serve Qwen/Qwen3-8B", *VLLM, before="export CUDA_LAUNCH_BLOCKING=1\n"
+        ),
+    ),
     ("model-chat-template-missing", without_template({}, "chat.jinja")),
     ("model-chat-template-missing", without_template({"eos_token": "<|im_end|>"})),
     ("trt-argument-new", trt("trtllm-serve Qwen/Qwen3-8B --tensor_parallel_size 2")),
