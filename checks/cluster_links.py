@@ -33,7 +33,7 @@ def _links(nodes: Nodes) -> tuple[Links, str | None]:
         if not isinstance(row, Missing):
             found[node.name] = row
         elif unknown is None:
-            unknown = f"{node.name} has not tried its links (--deep): {row.reason}"
+            unknown = f"links not tried (--deep, with all nodes there); {node.name}: {row.reason}"
     if not found:
         raise Unavailable(unknown or "there is no node")
     if len({row.own for row in found.values()}) < len(found):

@@ -47,7 +47,7 @@ def gpu_differs(nodes: Nodes) -> Iterator[Finding]:
     ## Fix safety
     Manual: hardware, a container's devices or a partition of MIG.
     """
-    yield from judge(nodes, [Quantity(name="the GPUs", read=_gpus)])
+    yield from judge(nodes, [Quantity(name="the set of GPUs", read=_gpus)])
 
 
 def _gpus(node: Node) -> Reading:

@@ -14,6 +14,7 @@ from infer_doctor.facts.engine import EngineFact
 from infer_doctor.facts.gpu import EccRow, GpuEcc, GpuMemory, Gpus, MemoryRow
 from infer_doctor.facts.kernel_log import XidEvents
 from infer_doctor.facts.machine import Identity
+from infer_doctor.facts.nodes import HeadNode
 from infer_doctor.facts.owners import GpuOwners, Owner
 from infer_doctor.facts.pci import PciBus, proof_of_absence
 from infer_doctor.facts.visible import NAME, DeviceIdRules, VisibleDevices
@@ -34,7 +35,9 @@ from infer_doctor.units import age, gib, plural
 
 
 @check("gpu-none", severity="warning", category="environment", since="0.1")
-def gpu_none(bus: PciBus, identity: Identity, engine: EngineFact | None) -> Iterator[Finding]:
+def gpu_none(
+    bus: PciBus, identity: Identity, engine: EngineFact | None, head: HeadNode | None
+) -> Iterator[Finding]:
     """The machine has no NVIDIA GPU.
 
     ## Why it matters
@@ -44,7 +47,8 @@ def gpu_none(bus: PciBus, identity: Identity, engine: EngineFact | None) -> Iter
     ## How it decides
     The PCI bus was read and lists no NVIDIA device, and /dev has no nvidia*, dxg (WSL2) or nvhost*
     (Jetson) node. An error when the installed engine is a CUDA build, else a warning: nothing is
-    there that could fail. It does not apply to a CPU build of vLLM.
+    there that could fail. It does not apply to a CPU build of vLLM, nor to one of several nodes where
+    others have GPUs: it is taken for a head node, and `cluster-gpus-few` tells if they are too few.
 
     ## Fix safety
     Manual: another machine, or the CPU build of vLLM.
@@ -52,6 +56,8 @@ def gpu_none(bus: PciBus, identity: Identity, engine: EngineFact | None) -> Iter
     proof = proof_of_absence(bus, identity)
     if proof is None:
         return
+    if head is not None:
+        raise NotApplicable(f"{plural(head.others, 'other node')} with GPUs: taken for a head node")
     if engine is not None and engine.build not in ("cuda", None):
         raise NotApplicable(f"the installed {engine.name} is a {engine.build} build")
     certain = engine is not None and engine.build == "cuda"

@@ -22,6 +22,9 @@ LISTED = 5
 SHOWN = 40
 """Nodes of one group that the evidence names."""
 
+TIED = 12
+"""Nodes of a group of a tie up to which all are named: none of them is the odd one."""
+
 WORD = 70
 """Characters of a value in a sentence."""
 
@@ -196,7 +199,9 @@ def findings(quantity: Quantity, result: Compared) -> Iterator[Finding]:
             f"{'; '.join(parts)}{others}",
             severity=quantity.severity,
             confidence=quantity.confidence,
-            evidence=tuple(_evidence(group) for group in result.groups[:4]),
+            evidence=tuple(
+                _evidence(group, named=len(group.nodes) <= TIED) for group in result.groups[:4]
+            ),
         )
         return
     most = result.groups[0]

@@ -9,12 +9,14 @@ cost little more than one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from infer_doctor.engine import Subject, run_check
+from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.machine import Environ, Identity
+from infer_doctor.facts.nodes import Getter, HeadNode
 from infer_doctor.host import Capture, Host, key_of
 from infer_doctor.model import CheckResult, Missing
 from infer_doctor.registry import Check, Probe, Registry
@@ -175,10 +177,18 @@ class NodeSubject(Subject):
     """A replayed machine among many: shares with the others what is equal."""
 
     def __init__(
-        self, name: str, registry: Registry, *, snapshot: Snapshot, shared: Shared, **options: Any
+        self,
+        name: str,
+        registry: Registry,
+        *,
+        snapshot: Snapshot,
+        shared: Shared,
+        silence: str | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(name, registry, host=snapshot.host, **options)
         self._shared = shared
+        self._silence = silence
         self._hostname: str | None = None
         captures = snapshot.host.captures
         key = key_of("identity", {})
@@ -202,6 +212,8 @@ class NodeSubject(Subject):
 
     def run(self, checks: Iterable[Check]) -> list[CheckResult]:
         """One result for each check; what was decided on the same facts is taken over."""
+        if self._silence is not None:
+            return [self._undecided(check, self._silence) for check in checks]
         checked, name = self._shared.checked, self.name
         marks = _Marks(self, self._shared)
         results: list[CheckResult] = []
@@ -226,6 +238,11 @@ class NodeSubject(Subject):
             )
         return results
 
+    def _undecided(self, check: Check, why: str) -> CheckResult:
+        return CheckResult(
+            check=check.id, subject=self.name, outcome="blocked", reason=why, duration_ms=0.0
+        )
+
 
 class _Marks(dict[type, int]):
     """What stands for each fact of a node in the key of a result; the fact is asked for once."""
@@ -239,3 +256,27 @@ class _Marks(dict[type, int]):
         value = self._subject.get(kind)
         self[kind] = mark = id(self._shared.one(value) if isinstance(value, Missing) else value)
         return mark
+
+
+SILENT = "it is silent (cluster-node-silent)"
+
+
+def getter(subject: Subject, silence: str | None, given: Iterable[object]) -> Getter:
+    """The facts of a node; of one that was silent only what was given, and one reason for the rest."""
+    if silence is None:
+        return subject.get
+    known = {type(fact): fact for fact in given}
+
+    def get(kind: type) -> Any:
+        return known.get(kind, Missing(fact=kind.__name__, reason=SILENT, kind="unavailable"))
+
+    return get
+
+
+def give_heads(subjects: Sequence[Subject]) -> None:
+    """Tell the nodes that provably have no GPU how many others have some."""
+    gpus = [subject.get(Gpus) for subject in subjects]
+    have = sum(not isinstance(found, Missing) for found in gpus)
+    for subject, found in zip(subjects, gpus, strict=True):
+        if have and isinstance(found, Missing) and found.kind == "absent":
+            subject.give(HeadNode, HeadNode(others=have))

@@ -111,7 +111,7 @@ def sums_of(nodes: Nodes) -> Sums:
         raise NotApplicable(absent)
     if not rows:
         name, reason = next(iter(lost.items()))
-        raise Unavailable(f"{name} has not summed with the others: {reason}")
+        raise Unavailable(f"no sum was tried (--deep, with all nodes there); {name}: {reason}")
     if len({(row.counts, row.backend) for row in rows.values()}) > 1:
         raise Unavailable("the snapshots are not of one meeting")
     return Sums(

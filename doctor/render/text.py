@@ -224,6 +224,10 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
 def _inapplicable(report: Report, width: int) -> Iterator[Line]:
     """The ids of what cannot apply; many only as a number, with the reason where it is one."""
     rows = [row for row in report.results if row.outcome == "not_applicable"]
+    if len({row.subject for row in report.results} - {CLUSTER}) > 1:  # of many, a wall of numbers
+        text = f"{_checks(len(rows))} cannot apply here (--format json has the reasons)"
+        yield from _hanging("--", text, width)
+        return
     few: list[CheckResult] = []
     many: list[tuple[str, int]] = []
     for reason, group in _by_reason(rows).items():
