@@ -40,6 +40,9 @@ BARE_ERRORS = re.compile(
     r"^(?:Killed|Segmentation fault|Aborted|Bus error|terminate called|Fatal Python error|"
     r"\S+: error: |fatal error: |nvcc fatal|docker: Error|Error: |ERROR: |panic: |UNAVAILABLE: )"
 )
+IN_SERVING = "EngineCore encountered a fatal error"
+"""Said of an engine that was set up; before that it is \"failed to start\"."""
+
 SAID_PLAINLY = re.compile(r"(?:Error|ERROR|Exception|panic|fatal error): \S")
 CONFIG_VALUES = re.compile(
     r"\b(?P<key>tensor_parallel_size|pipeline_parallel_size|data_parallel_size|max_seq_len|"
@@ -245,6 +248,8 @@ class Story:
                 return False
         if signature.begins is not None and self._anew(signature.begins, text):
             self._start(place, line.time)
+        if match[0] == IN_SERVING:
+            self.serves()
         if len(self.now.hits) < HITS_KEPT:
             start, stop = match.span()
             piece = (

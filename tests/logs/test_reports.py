@@ -41,6 +41,7 @@ BLIND = {
     "b4-seal-404": "requests for a model that is not served: a note, not a failure",
     "b9-kube-apiserver": "another container is restarted; only its name tells that it is no engine",
     "b4-nginx-app": "a proxy's lines; whose server is behind it they do not tell",
+    "b12-npu-vector-timeout": "the failure is unknown; that loading took long is told beside it",
     "b11-qsa-amd": "said as likely; a compiler's message above it is in no list",
 }
 
