@@ -24,8 +24,8 @@ class Subject:
     """One host, its engine environment and at most one launch, with the facts found so far.
 
     `given` are facts that did not come from the host: the launch, what a foreign file holds.
-    `host` is None when there is no machine to ask; `unasked` then says why. `absent` are facts that
-    are only ever given, by name, with the reason why there is nothing to judge without them.
+    `host` is None when there is no machine to ask; `unasked` then says why. `whole`: what is only ever
+    given (registry.given) and was not is not there; else it may be elsewhere.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Subject:
         deep: bool = False,
         unasked: str = "not in this file",
         replayed: bool = False,
-        absent: Mapping[str, str] | None = None,
+        whole: bool = False,
     ) -> None:
         self.name = name
         self.host = host
@@ -46,7 +46,7 @@ class Subject:
         self._deep = deep
         self._unasked = unasked
         self.replayed = replayed
-        self._absent = absent or {}
+        self._whole = whole
         self._known: dict[type, object] = {type(fact): fact for fact in given}
 
     @property
@@ -72,8 +72,9 @@ class Subject:
             return Missing(fact=fact.__name__, reason=reason, kind=kind)
 
         probe = self._probes.get(fact)
-        if probe is None and fact.__name__ in self._absent:
-            return missing(self._absent[fact.__name__], "absent")
+        reason = getattr(fact, "infer_doctor_given", None)
+        if probe is None and self._whole and reason:
+            return missing(reason, "absent")
         if probe is None:
             return missing(self._unasked)
         if probe.deep and not self._deep:

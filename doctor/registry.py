@@ -30,6 +30,7 @@ HEADINGS = ("Why it matters", "How it decides", "Fix safety")
 """What the docstring of every check explains; `infer-doctor explain ID` prints it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,16 @@ def probe(
         return function
 
     return declare if function is None else declare(function)
+
+
+def given(reason: str) -> Callable[[type[T]], type[T]]:
+    """Declare a fact that no probe makes; `reason` is why there is nothing to judge without one."""
+
+    def declare(fact: type[T]) -> type[T]:
+        fact.infer_doctor_given = reason  # type: ignore[attr-defined]
+        return fact
+
+    return declare
 
 
 def _hint(function: Callable[..., Any], name: str) -> Any:

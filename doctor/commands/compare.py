@@ -44,7 +44,6 @@ def compare(left: str, right: str, **options: Any) -> None:
     until its cause is found. Exit codes: 0 the same, 1 the candidate is degraded, 3 not decided by these prompts.
     """
     from infer_doctor.engine import Subject, run
-    from infer_doctor.examine import ONLY_GIVEN
     from infer_doctor.facts.run import Quality
     from infer_doctor.redact import Redactor
     from infer_doctor.report import build
@@ -75,7 +74,7 @@ def compare(left: str, right: str, **options: Any) -> None:
     except OSError as error:
         raise failed_system_call(error) from None
     registry = registry_of_checks()
-    subject = Subject(right, registry, host=None, absent=ONLY_GIVEN)
+    subject = Subject(right, registry, host=None, whole=True)
     subject.give(Quality, found)
     checks = [row for row in registry.checks.values() if row.function.__module__ == MODULE]
     redactor = Redactor([])

@@ -211,10 +211,9 @@ def _layers(registry: Registry, subject: Subject) -> list[CheckResult]:
 
 def _bare(registry: Registry, folder: str) -> Subject:
     from infer_doctor.engine import Subject
-    from infer_doctor.examine import ONLY_GIVEN
 
     return Subject(
-        folder, registry, host=None, unasked="not in a kept run", replayed=True, absent=ONLY_GIVEN
+        folder, registry, host=None, unasked="not in a kept run", replayed=True, whole=True
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from infer_doctor.containers.ask import Daemon, NoAnswer
 from infer_doctor.containers.launch import launch_of
 from infer_doctor.engine import Subject
-from infer_doctor.examine import NO_LAUNCH, OF_THE_HOST, ONLY_GIVEN, Examination
+from infer_doctor.examine import NO_LAUNCH, OF_THE_HOST, Examination
 from infer_doctor.facts.docker import DockerContainer, DockerImage, container_of, image_of
 from infer_doctor.facts.environment import Question
 from infer_doctor.facts.image import ImageRequirements
@@ -108,7 +108,7 @@ def _subject(registry: Registry, name: str, variables: object) -> Subject:
         host=Host([environ], missing=OUTSIDE),
         given=[Question(python=None)],
         unasked=OUTSIDE,
-        absent=ONLY_GIVEN,
+        whole=True,
     )
     subject.give(Launch, Missing(fact="Launch", reason=NO_LAUNCH, kind="absent"))
     return subject

@@ -9,6 +9,7 @@ from typing import Literal
 
 from infer_doctor.frozen import frozen
 from infer_doctor.launch.model import Keyword, Place
+from infer_doctor.registry import given
 
 Role = Literal["handler", "startup", "function", "module"]
 """handler: answers HTTP requests; startup: the lifespan or start-up event of the server."""
@@ -110,6 +111,7 @@ class BadName:
     excerpt: str
 
 
+@given("no Python code was given")
 @frozen
 class ClientCode:
     """What one Python file does around an engine."""

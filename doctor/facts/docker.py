@@ -11,8 +11,10 @@ from dataclasses import field
 from typing import Any
 
 from infer_doctor.frozen import frozen
+from infer_doctor.registry import given
 
 
+@given("no container was named")
 @frozen
 class DockerContainer:
     """One container: how it was started, and what became of it. Sizes in bytes."""
@@ -44,6 +46,7 @@ class DockerContainer:
         return self.status in ("exited", "dead", "restarting")
 
 
+@given("no container or image was named")
 @frozen
 class DockerImage:
     """An image. `machine` is what it was built for, `daemon` what the daemon runs on."""

@@ -10,6 +10,7 @@ from dataclasses import field
 
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Category, Confidence, Evidence, Fix
+from infer_doctor.registry import given
 
 
 @frozen
@@ -33,6 +34,7 @@ class Cause:
     """The values that the line holds, for facts of the machine that are given beside the log."""
 
 
+@given("no log was given")
 @frozen
 class EngineLog:
     """The end of a log, judged by its last start.
@@ -69,6 +71,7 @@ class Phase:
     evidence: Evidence
 
 
+@given("no log was given")
 @frozen
 class ColdStart:
     """Where the time of the last start that became ready went."""
@@ -113,6 +116,7 @@ class AbortBurst:
     evidence: Evidence
 
 
+@given("no log was given")
 @frozen
 class Serving:
     """What the statistics and access lines say of the time after the last start."""

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from infer_doctor.frozen import frozen
+from infer_doctor.registry import given
 
 Ended = Literal["", "exited", "stopped", "wall", "idle", "memory", "flood", "refused"]
 """How a start ended: by itself, by us when it had shown enough, or by the watchdog."""
@@ -47,6 +48,7 @@ class Start:
     stage: str = ""
 
 
+@given("no run was made")
 @frozen
 class Starts:
     """The starts of a run in order; `asked` is the launch without a change."""
@@ -61,6 +63,7 @@ class Starts:
         return self.rows[0]
 
 
+@given("no run was made")
 @frozen
 class Boundary:
     """The largest value of an option with which the launch starts.
@@ -99,6 +102,7 @@ class Timed:
     log: str = ""
 
 
+@given("no run was made")
 @frozen
 class ColdWarm:
     """Cold and warm starts of one launch. `limit_s` is what a start may take, None for no limit."""
@@ -143,6 +147,7 @@ class Step:
     """Tokens of an answer."""
 
 
+@given("no run was made")
 @frozen
 class Ramp:
     """A load ramp against a client's limit."""
@@ -171,6 +176,7 @@ class Bounds:
     high: float
 
 
+@given("no answers were compared")
 @frozen
 class Quality:
     """Two sets of answers to the same prompts, compared prompt by prompt."""

@@ -11,6 +11,7 @@ from dataclasses import field
 from infer_doctor.catalog.gateways import GATEWAY_ONLY, GATEWAY_WORDS, GATEWAYS
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Evidence
+from infer_doctor.registry import given
 
 
 @frozen
@@ -42,6 +43,7 @@ class Tls:
     days_left: float | None = None
 
 
+@given("no server was asked")
 @frozen
 class Reach:
     """The way to the server, layer by layer, each with its time.
@@ -128,6 +130,7 @@ class Exchange:
         return Evidence(source=f"{self.method} {self.path}", excerpt=" ".join(words))
 
 
+@given("no server was asked")
 @frozen
 class Answers:
     """Every request that was sent, in order, and what our own process was late by meanwhile."""
@@ -185,6 +188,7 @@ def unnamed_gateway(row: Exchange) -> str:
     return next(known, "a gateway" if row.status in GATEWAY_ONLY else "")
 
 
+@given("no server was asked")
 @frozen
 class Models:
     """The names that are offered, and the one that is asked for."""
@@ -199,6 +203,7 @@ class Models:
     evidence: Evidence
 
 
+@given("no server was asked")
 @frozen
 class Streamed:
     """One stream, event by event. Times in milliseconds after the request."""
@@ -270,6 +275,7 @@ class EngineState:
     asleep: bool = False
 
 
+@given("no server was asked")
 @frozen
 class ServerMetrics:
     """Two scrapes, or one; `paces` are of the time between them, else since the server's start."""
@@ -351,6 +357,7 @@ class LoadLevel:
         return self.requests - sum(self.failed.values())
 
 
+@given("no server was asked")
 @frozen
 class Load:
     """A short measurement, or the steps of a ramp."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Evidence
+from infer_doctor.registry import given
 
 
 @frozen
@@ -29,6 +30,7 @@ class Buffering:
     evidence: Evidence
 
 
+@given("no server was asked")
 @frozen
 class TimeoutChain:
     """What is set where it can be seen, from the client to the engine."""
