@@ -63,7 +63,8 @@ def healthy(server: Served, runs: int) -> None:
         requests = max(requests, len(facts["Answers"]["exchanges"]))
         prompt = max(prompt, facts["Answers"]["prompt_bytes"])
         stream = found["measurements"]["stream"]
-        outside.append(stream["outside_server_ms"])
+        if stream["outside_server_ms"] is not None:
+            outside.append(stream["outside_server_ms"])
         apart.append(stream["time_per_token_ms"] / stream["server_time_per_token_ms"] - 1)
     bad = [key for key in findings if key[1] in ("error", "warning")]
     print(
@@ -99,12 +100,12 @@ def agreement(server: Served) -> None:
             ours = load["levels"][0]["mean_time_per_token_ms"]
             theirs = load["server_time_per_token"]["mean_ms"]
             first = load["levels"][0]["time_to_first_token_ms"]["mean"]
-            counted = load["server_ttft"]["mean_ms"]
+            counted, outside = load["server_ttft"]["mean_ms"], load["outside_server_ms"]
             worst = max(worst, ours / theirs - 1, 1 - ours / theirs)
             print(
                 f"{at_once} at once: time per token {ours:.3f} ms, server {theirs:.3f} ms "
                 f"({100 * (ours / theirs - 1):+.1f} %); first token {first:.1f} ms, "
-                f"server {counted:.1f} ms, outside it {first - counted:.1f} ms; own lateness at "
+                f"server {counted:.1f} ms, outside it {outside:.1f} ms; own lateness at "
                 f"most {load['own_delay_ms']:.0f} ms"
             )
     print(

@@ -198,8 +198,7 @@ def queueing(
         if not waiting or not progress(metrics):
             return
         others = f"others got {made:,.0f}" if made else "the engine worked on others"
-        cut = answers is not None and any(gave_up(answers, row) for row in answers.heavy)
-        severity, confidence = "error", "likely" if cut else "certain"
+        severity, confidence = "error", _after_a_proxy(answers)
         message = (
             f"{waiting:.0f} requests wait behind {running or 0:.0f} that run: ours got no token in "
             f"{ms(streamed.total_ms) if streamed else 'time'}, while {others}"
@@ -222,6 +221,13 @@ def queueing(
         evidence=numbers(metrics),
         fixes=(shorten_queue(running, waiting, metrics.kind),),
     )
+
+
+def _after_a_proxy(answers: Answers | None) -> Confidence:
+    """A step below server-proxy-timeout, where a proxy has ended our request before the queue did."""
+    if answers is None or not any(gave_up(answers, row) for row in answers.heavy):
+        return "certain"
+    return "likely" if answers.gateway else "possible"
 
 
 def _mostly(part: float, whole: float) -> bool:

@@ -199,10 +199,11 @@ def _asked(given: Targets, options: dict[str, Any]) -> tuple[Found, Load | None,
     """The probe, then the measurement if it was asked for and the server made tokens."""
     import asyncio
 
+    from infer_doctor.server.features import Question
     from infer_doctor.server.key import BadKey, find
     from infer_doctor.server.load import Spec
     from infer_doctor.server.measure import Wanted, measure
-    from infer_doctor.server.probe import Question, probe
+    from infer_doctor.server.probe import probe
 
     address = given.address
     assert address is not None

@@ -43,7 +43,12 @@ def _stream(row: Mapping[str, Any]) -> Iterator[str]:
     first, server = row["first_token_ms"], row["server_first_token_ms"]
     text = f"first token {_ms(first)}"
     if server is not None:
-        text += f" (server {_ms(server)}, outside it {_ms(max(row['outside_server_ms'], 0))})"
+        outside, count = row["outside_server_ms"], row.get("server_first_tokens")
+        text += (
+            f" (server {_ms(server)}, outside it {_ms(max(outside, 0))})"
+            if outside is not None
+            else f" (server {_ms(server)}, the mean of {count} requests)"
+        )
     yield f"token {text}"
     each, engine = row["time_per_token_ms"], row["server_time_per_token_ms"]
     text = f"each further token {_ms(each)}"
@@ -72,6 +77,9 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
     if ttft is not None:
         each = f", per token {_ms(itl['mean_ms'])}" if itl is not None else ""
         yield f"      server's own mean: first token {_ms(ttft['mean_ms'])}{each}"
+    if load.get("outside_server_ms") is not None:
+        outside = max(load["outside_server_ms"], 0)
+        yield f"      outside the server: {_ms(outside)} of the mean first token"
     if load["own_delay_ms"] > 50:
         yield (
             f"      this machine was late by up to {_ms(load['own_delay_ms'])}: shorter times are "

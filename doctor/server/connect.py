@@ -229,7 +229,7 @@ async def _handshake(route: Route, limit: float) -> Tls:
     transport = wire.transport
     assert transport is not None
     made = transport.get_extra_info("ssl_object")
-    seen = certificate.read(made.getpeercert(binary_form=True) or b"")
+    seen = certificate.read(_der(made))
     version = made.version() or ""
     wire.close()
     return Tls(ms=spent, version=version, **_told(seen))
@@ -246,9 +246,17 @@ async def _look(route: Route, limit: float) -> certificate.Certificate | None:
     except (OSError, asyncio.TimeoutError):
         return None
     assert wire.transport is not None
-    der = wire.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    der = _der(wire.transport.get_extra_info("ssl_object"))
     wire.close()
-    return certificate.read(der or b"")
+    return certificate.read(der)
+
+
+def _der(made: ssl.SSLObject) -> bytes:
+    """The peer's certificate; nothing when it has ended the connection meanwhile, as with mutual TLS."""
+    try:
+        return made.getpeercert(binary_form=True) or b""
+    except ValueError:
+        return b""
 
 
 def _told(seen: certificate.Certificate | None) -> dict[str, Any]:

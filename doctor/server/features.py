@@ -1,10 +1,25 @@
-"""Structured output and tools: what asks for them, and whether an answer has them."""
+"""What is asked beside the usual: structured output and tools, and whether an answer has them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from infer_doctor.server.address import Address
 from infer_doctor.server.ask import parsed
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be asked beside the usual."""
+
+    model: str | None = None
+    structured: bool = False
+    tools: bool = False
+    timeout_s: float = 10.0
+    metrics: Address | None = None
+    """Where /metrics is, if it was named as a URL of its own."""
+
 
 STRUCTURED: dict[str, Any] = {
     "max_tokens": 64,

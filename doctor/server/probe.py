@@ -21,6 +21,7 @@ from infer_doctor.server import connect, features, metrics, names, triton
 from infer_doctor.server.address import Address
 from infer_doctor.server.ask import Asker, parsed
 from infer_doctor.server.dialect import Dialect
+from infer_doctor.server.features import Question
 from infer_doctor.server.key import Key
 
 LIGHT_SHARE = 0.35
@@ -46,18 +47,6 @@ OTHER_WAY = (400, 404, 405, 422, 501)
 
 NO_STREAM = ("not-streamed", "no-events", "bad-events")
 PROMPT = "Count from one to ten."
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is to be asked beside the usual."""
-
-    model: str | None = None
-    structured: bool = False
-    tools: bool = False
-    timeout_s: float = 10.0
-    metrics: Address | None = None
-    """Where /metrics is, if it was named as a URL of its own."""
 
 
 @dataclass
@@ -238,9 +227,17 @@ class _Run:
             return
         if seen:
             await self._measured("tokens")  # between both scrapes is this stream alone
-        answered = await self._small_ones(model)
-        if not (seen and answered):
-            await self._measured("tokens" if answered else "no token")
+        busy = seen and self._busy()
+        answered = await self._small_ones(model, also_wrong=not busy)
+        if not (seen and answered) or (busy and self.asker.left > 0):
+            await self._measured("tokens" if answered else "no token")  # of a longer time
+
+    def _busy(self) -> bool:
+        """Whether requests of others are in the engine."""
+        found = self.found.metrics
+        if found is None:
+            return False
+        return (found.total("running") or 0) > 1 or bool(found.total("waiting"))
 
     async def _without_stream(self, model: str, streamed: Streamed) -> None:
         """Refused or without a token: perhaps the model makes none and embeds."""
@@ -256,7 +253,7 @@ class _Run:
             await self.asker.get("models", path, self.light_s)
         await self._measured("refused" if refused(streamed.status) else "no token")
 
-    async def _small_ones(self, model: str) -> bool:
+    async def _small_ones(self, model: str, *, also_wrong: bool) -> bool:
         """A chat, a completion, what was asked for, a wrong chat; False when one hangs."""
         body: dict[str, Any] = {"model": model, "max_tokens": SMALL_TOKENS}
         chat = {**body, "messages": [{"role": "user", "content": PROMPT}]}
@@ -269,7 +266,7 @@ class _Run:
             wanted.append(("structured", chats, {**chat, **features.STRUCTURED}))
         if self.question.tools:
             wanted.append(("tools", chats, {**chat, **features.TOOLS}))
-        if "temperature" not in self.found.dialect.without:
+        if also_wrong and "temperature" not in self.found.dialect.without:
             wanted.append(("wrong", chats, {**chat, "max_tokens": 1, "temperature": -1}))
         for name, path, asked in wanted:
             await self._small(name, path, asked)

@@ -96,6 +96,7 @@ def measured(found: Found | None, load: Load | None) -> dict[str, Any] | None:
             "own_delay_ms": load.lag_ms,
             "server_ttft": _pace(load.server_ttft),
             "server_time_per_token": _pace(load.server_itl),
+            "outside_server_ms": _outside(load),
         }
         values["time_to_first_token"] = [
             {"up_to_ms": bound, "count": count} for bound, count in load.levels[-1].histogram
@@ -126,15 +127,16 @@ def _stream(found: Found) -> dict[str, Any]:
     assert streamed is not None
     paces = found.metrics.paces if found.metrics is not None else {}
     ttft, itl = paces.get("ttft"), paces.get("itl")
-    server_first = None
+    server_first, counted = None, None
     if ttft is not None and found.metrics is not None and found.metrics.second:
-        server_first = round(ttft.mean * 1000, 2)
+        server_first, counted = round(ttft.mean * 1000, 2), int(ttft.count)
     outside = None
-    if server_first is not None and streamed.first_ms is not None:
+    if server_first is not None and counted == 1 and streamed.first_ms is not None:
         outside = round(streamed.first_ms - server_first, 2)
     return {
         "first_token_ms": streamed.first_ms,
         "server_first_token_ms": server_first,
+        "server_first_tokens": counted,
         "outside_server_ms": outside,
         "time_per_token_ms": streamed.mean_ms,
         "server_time_per_token_ms": round(itl.mean * 1000, 3) if itl is not None else None,
@@ -142,6 +144,14 @@ def _stream(found: Found) -> dict[str, Any]:
         "whole_ms": streamed.total_ms,
         "own_delay_ms": streamed.lag_ms,
     }
+
+
+def _outside(load: Load) -> float | None:
+    """Of the mean first token; None when the server counted other requests than these."""
+    level, pace = load.levels[-1], load.server_ttft
+    if pace is None or level.ttft is None or len(load.levels) > 1 or pace.count != level.requests:
+        return None
+    return round(level.ttft.mean - pace.mean * 1000, 2)
 
 
 def _level(row: LoadLevel) -> dict[str, Any]:

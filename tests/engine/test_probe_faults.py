@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 from doctor_process import Run
+from haproxy import haproxy
 from nginx import free_port, nginx
 from served_engine import KEY, MODEL, Served
 
@@ -118,6 +119,38 @@ def test_the_proxy_buffers(server: Served, tmp_path: Path) -> None:
             if report[1] == 1:
                 break
     assert primary(report) == "server-stream-buffered"
+
+
+def test_haproxy_before_it(server: Served, tmp_path: Path) -> None:
+    """Healthy when it writes at once; as it comes it waits for full segments."""
+    upstream = f"127.0.0.1:{server.port}"
+    with haproxy(tmp_path / "h", upstream, more="option http-no-delay") as (port, _):
+        report = probed(tmp_path, f"http://127.0.0.1:{port}", variables=server.variables)
+    assert primary(report) is None
+    with haproxy(tmp_path / "h", upstream) as (port, config):
+        words = [f"http://127.0.0.1:{port}", str(config)]
+        report = probed(tmp_path, *words, variables=server.variables)
+    assert primary(report) in ("server-proxy-buffers", "server-stream-buffered")
+
+
+def test_haproxy_gives_up(server: Served, tmp_path: Path) -> None:
+    """vLLM has sent its headers, so HAProxy can only cut; it names itself nowhere."""
+    upstream = f"127.0.0.1:{server.port}"
+    with haproxy(tmp_path / "h", upstream, "5s") as (port, config), server.filled(24, 600):
+        url = f"http://127.0.0.1:{port}"
+        report = probed(tmp_path, url, variables=server.variables)
+        told = probed(tmp_path, url, str(config), variables=server.variables)
+    assert primary(report) == "server-proxy-timeout"
+    assert primary(told) in ("server-proxy-timeout", "server-timeout-fires")
+
+
+def test_compression_keeps_tokens_back(server: Served, tmp_path: Path) -> None:
+    zipped = "gzip on; gzip_proxied any; gzip_types text/event-stream;"
+    place = f"location / {{ proxy_pass {server.url}; {zipped} }}"
+    with nginx(tmp_path / "nginx", place) as port:
+        report = probed(tmp_path, f"http://127.0.0.1:{port}", variables=server.variables)
+    assert primary(report) == "server-stream-buffered"
+    assert "compresses them (gzip)" in report[0]["primary"]["message"]
 
 
 def test_nothing_is_behind_the_proxy(tmp_path: Path) -> None:
@@ -226,6 +259,8 @@ def test_measurement(server: Served, tmp_path: Path) -> None:
     assert report[1] == 0
     (level,) = report[0]["measurements"]["load"]["levels"]
     assert (level["requests"], level["tokens"], level["tokens_exact"]) == (12, 1200, True)
+    assert report[0]["measurements"]["load"]["outside_server_ms"] > 0
+    assert report[0]["measurements"]["stream"]["outside_server_ms"] > 0
     probe_tokens = 32 + 4 + 4
     made = server.metric("vllm:generation_tokens_total") - before
     assert made <= 1200 + probe_tokens
