@@ -38,7 +38,8 @@ def preview(actions: Sequence[AnyAction], drafts: Drafts) -> list[str]:
         if path == COMMAND_LINE:
             lines += [f"- {old}", f"+ {text}"]
         else:
-            lines += difference(path, old, text)
+            # to be read: what stays as it is, such as the line ends of Windows, says nothing
+            lines += [line.removesuffix("\r") for line in difference(path, old, text)]
     for action in actions:
         if not isinstance(action, Edit):
             lines += _of(action)

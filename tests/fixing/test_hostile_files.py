@@ -43,6 +43,13 @@ def test_a_patch_does_what_apply_does(name: str, tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
+def test_line_ends_of_windows_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "long-line.sh").write_bytes((PUBLIC / "long-line.sh").read_bytes())
+    shown = Run(tmp_path)("fix", "long-line.sh", "--unsafe").stdout
+    assert "-                 --swap-space 4 \\\n" in shown
+    assert "x0d" not in shown
+
+
 def test_a_key_that_stands_twice(tmp_path: Path) -> None:
     text = (
         "services:\n  llm:\n    image: vllm/vllm-openai:v0.27.0\n    shm_size: 64m\n"
