@@ -147,7 +147,7 @@ def _reasons(
     if head and not mla and backend.heads is not None and head not in backend.heads:
         yield f"heads of {head} elements (it takes {', '.join(map(str, backend.heads))})"
     if head and name == "FLASH_ATTN" and not mla:
-        larger = head > catalog.FLASH_HEAD and (have is None or have[0] != 10)
+        larger = head > catalog.FLASH_HEAD and (have is None or have[0] != catalog.FLASH_4)
         if head % 8 or larger:
             yield f"heads of {head} elements (it takes multiples of 8 up to {catalog.FLASH_HEAD})"
     asked = word(options, "dtype") or "auto"

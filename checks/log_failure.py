@@ -15,6 +15,14 @@ from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.registry import check
 from infer_doctor.units import GIB, age, gib
 
+MILD_STALLS = 3
+"""Messages of a stall below which it is a warning: vLLM repeats "No available shared memory broadcast
+block found" each minute (shm_broadcast.py, VLLM_RINGBUFFER_WARNING_INTERVAL), and a long compilation
+brings one or two."""
+
+NEARLY_ALL_FREE = 0.9
+"""Of the memory that can be used: nobody holds it. The rest is contexts of tools; ours."""
+
 HOLDER_GIB = 1
 """A process with less is no reason for a refused start: CUDA's own context takes 0.5 GiB."""
 
@@ -56,7 +64,7 @@ def engine_failed(
     message = cause.message + where
     for addition in (words, cause.wrong):
         message += f". {addition}" if addition else ""
-    mild = cause.effect == "stall" and cause.count < 3
+    mild = cause.effect == "stall" and cause.count < MILD_STALLS
     yield Finding(
         about=cause.signature,
         message=message,
@@ -111,7 +119,7 @@ def _holders(
     ]
     if not held:
         rows = memory.rows if memory else ()
-        if rows and all(row.free > 0.9 * row.usable for row in rows):
+        if rows and all(row.free > NEARLY_ALL_FREE * row.usable for row in rows):
             free = ", ".join(f"GPU {row.index} {gib(row.free)}" for row in rows)
             source = memory.source if memory else owners.source
             return (

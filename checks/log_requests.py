@@ -9,6 +9,10 @@ from infer_doctor.fixes.log import cure
 from infer_doctor.model import Category, Evidence, Finding
 from infer_doctor.registry import check
 
+LONGER = 4
+"""Times the limit that was met: a proposal of ours. The log does not tell how long the answers that
+were given up would have taken."""
+
 MANY_REFUSED = 0.05
 FEW_REFUSED = 10
 """Of all answers: below both clients err now and then; more is a client or flag that never works."""
@@ -122,7 +126,7 @@ def requests_aborted(serving: Serving) -> Iterator[Finding]:
         )
         return
     whose = WHO.get(burst.seconds)
-    longer = burst.seconds * 4
+    longer = burst.seconds * LONGER
     yield Finding(
         about="aborted requests",
         message=f"{burst.count:,} requests were given up {burst.seconds} s after they came"

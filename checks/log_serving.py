@@ -25,6 +25,11 @@ def _evidence(serving: Serving, row: Sample) -> Evidence:
     )
 
 
+FULL_PERCENT = 95
+"""Of the KV cache: from here on the next request does not fit beside those that run, so that more
+sequences would only be preempted; ours."""
+
+
 @check("log-queue-grows", severity="warning", category="queueing", since="0.2")
 def queue_grows(serving: Serving) -> Iterator[Finding]:
     """The queue grew to the end of the log.
@@ -44,7 +49,7 @@ def queue_grows(serving: Serving) -> Iterator[Finding]:
     first, last = serving.queue_from, serving.queue_to
     if first is None or last is None:
         return
-    full = last.kv >= 95
+    full = last.kv >= FULL_PERCENT
     yield Finding(
         about="queue",
         message=f"the queue grew from {first.waiting} to {last.waiting} waiting requests; "

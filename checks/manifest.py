@@ -43,6 +43,11 @@ from infer_doctor.units import GIB, gib, plural
 from infer_doctor.versions import series
 
 SHM = "/dev/shm"  # noqa: S108
+SPARE = 1.2
+PROCESSES_GIB = 8
+"""What the advised limit adds: a fifth, and the processes themselves (a core with CUDA and torch takes
+some GiB of host memory); ours, on the generous side, for a limit that is met ends the pod."""
+
 RUNNING = ("kubernetes", "compose", "docker-run")
 """Kinds of files that describe a running container; a chart's templates may add to its values."""
 
@@ -299,7 +304,7 @@ def _memory(
     severity: str,
     named: bool = False,
 ) -> Finding:
-    room = math.ceil(need * 1.2 / GIB) + 8  # the processes themselves: some GiB each
+    room = math.ceil(need * SPARE / GIB) + PROCESSES_GIB
     limit = container.memory_limit or 0
     return Finding(
         about=launch.name,

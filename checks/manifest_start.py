@@ -30,6 +30,10 @@ from infer_doctor.registry import check
 
 DEFAULT_PORT = 8000
 
+AFTER_REQUESTS_S = 15
+"""What the advised grace period leaves after the requests: the cores get 5 s
+(VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS of vllm/envs.py), the interpreter ends after them; ours."""
+
 KUBERNETES_GRACE_S = 30
 """terminationGracePeriodSeconds when it is not written (kubernetes.io, "Pod Lifecycle")."""
 
@@ -225,7 +229,7 @@ def grace_short(launch: Launch, options: EngineOptions) -> Iterator[Finding]:
             *evidence(options, "shutdown_timeout"),
             written(launch, None, f"terminationGracePeriodSeconds {have:g}"),
         ),
-        fixes=(lengthen_grace(launch, int(wanted) + 15),),
+        fixes=(lengthen_grace(launch, int(wanted) + AFTER_REQUESTS_S),),
     )
 
 

@@ -20,6 +20,10 @@ from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 from infer_doctor.units import plural
 
+SHORT_LIVED_DAYS = 21
+"""Certificates that live less, three times SOON_DAYS, are renewed within it: Let's Encrypt's of six
+days, those of service meshes of one."""
+
 SOON_DAYS = 7
 """Renewal comes earlier everywhere: Let's Encrypt's clients renew 30 days before the end, or at two
 thirds of short lives; a week before it something has failed for weeks."""
@@ -302,7 +306,7 @@ def _short_lived(tls: Tls) -> bool:
     if tls.begins is None or tls.ends is None:
         return False
     life = date.fromisoformat(tls.ends) - date.fromisoformat(tls.begins)
-    return life.days < 3 * SOON_DAYS
+    return life.days < SHORT_LIVED_DAYS
 
 
 @check("server-tls-failed", severity="error", category="server_unreachable", since="0.2")

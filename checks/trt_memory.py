@@ -13,6 +13,11 @@ from infer_doctor.registry import check
 from infer_doctor.trtllm import judge
 from infer_doctor.units import gib
 
+ROOM = 0.9
+STEP = 256
+"""An advised length stays a tenth below what fits, for the plan is an estimate, and is a multiple of a
+number that is one of every block size of the cache (32, 64 or 128 tokens)."""
+
 SHARE = "kv_cache_config.free_gpu_memory_fraction"
 
 
@@ -114,4 +119,4 @@ def length_reduced(
 
 def _round(tokens: int) -> int:
     """A number below it that people write."""
-    return max(256, tokens * 9 // 10 // 256 * 256)
+    return max(STEP, int(tokens * ROOM) // STEP * STEP)

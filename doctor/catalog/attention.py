@@ -75,6 +75,9 @@ BACKENDS: dict[str, Backend] = {
 FLASH_HEAD = 256
 """The largest head of FLASH_ATTN without FlashAttention 4 (512 with it, on 10.x)."""
 
+FLASH_4 = 10
+"""The major capability with FlashAttention 4."""
+
 FLASH_FP8: tuple[int, ...] = (9, 10)
 """Major capabilities with a FlashAttention that reads an fp8 cache (3 on 9.0, 4 on 10.x)."""
 
