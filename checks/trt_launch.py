@@ -202,16 +202,24 @@ def limits_exceeded(
     """
     if engine.kind != "engine" or launch.entry == "trtllm-build":
         raise NotApplicable("the launch loads no engine")
+    yield from judge.settled(_limits_exceeded(engine, launch, options, release))
+
+
+def _limits_exceeded(
+    engine: TrtEngine, launch: Launch, options: EngineOptions, release: TrtRelease
+) -> Iterator[Finding | str]:
     first, gone = RUNTIME_LIMITS
     late, after = reaches(release.version, first), reaches(release.version, gone)
     serves = launch.entry in ("trtllm-serve", "LLM") and not judge.is_bare(launch)
     backend = judge.backend_of(launch, options, release)
     checked = serves and backend == "tensorrt" and late is True and after is not True
     open_question = serves and backend in (None, "tensorrt") and late is not False
-    unsettled: str | None = None
-    told = False
     for name in LIMITS:
-        value, built = whole(options, name), engine.limit(name)
+        try:
+            value, built = whole(options, name), engine.limit(name)
+        except Unavailable as error:
+            yield error.reason
+            continue
         refused = checked and name in RUNTIME
         by_default = value is None and refused and after is False and launch.entry == "trtllm-serve"
         if by_default:
@@ -219,10 +227,12 @@ def limits_exceeded(
         elif value is None and name in RUNTIME and open_question and after is not True:
             default = options.defaults.get(name)
             if built is not None and isinstance(default, int) and default > built:
-                unsettled = unsettled or name
+                yield (
+                    f"whether this trtllm-serve asks an engine built for {name} {built} for {default} "
+                    "is not known: up to 1.2 it does where no flag is given"
+                )
         if value is None or built is None or value <= built:
             continue
-        told = True
         asks = "trtllm-serve takes" if by_default else "the launch asks for"
         unless = " where none is given" if by_default else ""
         ends = ": it ends at the start" if refused else ""
@@ -243,12 +253,6 @@ def limits_exceeded(
                     engine, f"Or build the engine again with --{name} {value}", **{name: value}
                 ),
             ),
-        )
-    if unsettled is not None and not told:
-        raise Unavailable(
-            f"whether this trtllm-serve asks an engine built for {unsettled} "
-            f"{engine.limit(unsettled)} for {options.defaults[unsettled]} is not known: up to 1.2 it "
-            "does where no flag is given"
         )
 
 

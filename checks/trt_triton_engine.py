@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from infer_doctor.catalog import triton as catalog
 from infer_doctor.catalog.trtllm_releases import (
@@ -207,11 +207,18 @@ def ranks_wrong(repository: TritonRepository, launch: Launch) -> Iterator[Findin
     found = list(engines(repository))
     if not found:
         raise Unavailable("the engine of the repository was not read")
+    yield from judge.settled(_ranks_wrong(found, launch))
+
+
+def _ranks_wrong(
+    found: Iterable[tuple[TritonModel, TrtEngine]], launch: Launch
+) -> Iterator[Finding | str]:
     bare = judge.is_bare(launch)
     for model, engine in found:
         world = engine.world_size
         if world is None:
-            raise Unavailable(f"how many ranks the engine of {model.name} has is not known")
+            yield f"how many ranks the engine of {model.name} has is not known"
+            continue
         ids = model.parameter("gpu_device_ids")
         why = None if ids is None else _ids_wrong(ids, engine, world)
         if why is not None:
@@ -235,7 +242,8 @@ def ranks_wrong(repository: TritonRepository, launch: Launch) -> Iterator[Findin
             continue
         found_ranks = _started(launch)
         if found_ranks is None:
-            raise Unavailable("how many ranks mpirun starts is not known")
+            yield "how many ranks mpirun starts is not known"
+            continue
         started, words = found_ranks
         if started == world or (started == 1 and _orchestrates(launch)):
             continue
@@ -358,24 +366,32 @@ def version_other(repository: TritonRepository, launch: Launch) -> Iterator[Find
             if runs is None
             else "the engine of the repository was not read"
         )
+    yield from judge.settled(_versions_other(found, said, tag[1], runs))
+
+
+def _versions_other(
+    found: Iterable[tuple[TritonModel, TrtEngine]], said: Evidence, tag: str, runs: str
+) -> Iterator[Finding | str]:
     for model, engine in found:
         built, wanted = numbers(engine.version), numbers(runs)
         if built is None or wanted is None:
-            raise Unavailable(f"the version of the engine of {model.name} cannot be read")
+            yield f"the version of the engine of {model.name} cannot be read"
+            continue
         if built[:2] == wanted[:2]:
             rows = tensorrt_of(engine.version), tensorrt_of(runs)
             if engine.version == runs or (rows[0] and rows[1] and same_tensorrt(rows[0], rows[1])):
                 continue
             if None in rows:
-                raise Unavailable(
-                    f"whether TensorRT-LLM {engine.version} and {runs} of Triton {tag[1]} have the same "
+                yield (
+                    f"whether TensorRT-LLM {engine.version} and {runs} of Triton {tag} have the same "
                     "TensorRT is not known"
                 )
+                continue
         cure = same_version(engine.version or "", triton=True)
         yield Finding(
             about=f"{model.name} version",
             message=f"the engine of {model.name} was built by TensorRT-LLM {engine.version}; Triton "
-            f"{tag[1]} has {runs}",
+            f"{tag} has {runs}",
             evidence=(said, judge.of_config(engine, f'"version": "{engine.version}"')),
             fixes=judge.fixes(cure, rebuild(engine, f"Or build again with TensorRT-LLM {runs}")),
         )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from infer_doctor.catalog.trtllm_releases import PYTORCH_DEFAULT_SINCE, reaches
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.trt_release import TrtRelease
+from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch, Unknown
-from infer_doctor.model import Evidence, Fix
+from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.trtllm.folder import TrtEngine
 
 RANK_OPTIONS = {
@@ -25,6 +26,20 @@ def require_trtllm(options: EngineOptions) -> None:
     """The rules of TensorRT-LLM say nothing about other engines."""
     if options.engine != "tensorrt-llm":
         raise NotApplicable(f"the launch starts {options.engine}")
+
+
+def settled(rows: Iterable[Finding | str]) -> Iterator[Finding]:
+    """The findings; a reason why one thing could not be decided counts where there are none."""
+    reason: str | None = None
+    told = False
+    for row in rows:
+        if isinstance(row, str):
+            reason = reason or row
+        else:
+            told = True
+            yield row
+    if reason is not None and not told:
+        raise Unavailable(reason)
 
 
 def is_bare(launch: Launch) -> bool:

@@ -175,6 +175,18 @@ def test_a_default_that_may_count_is_not_passed(
     assert outcome == "passed" or "max_batch_size 64 for 2048" in str(found.reason)
 
 
+def test_a_number_that_is_not_told_hides_no_other(two: Path) -> None:
+    line = f"trtllm-serve {two} --max_batch_size $N"
+    (both,) = launches_in(f"{line} --max_seq_len 8192\n", "run.sh")
+    launch, release, options = facts(both, "0.19.0")
+    (finding,) = examine(limits_exceeded, read_engine(two), launch, options, release).findings
+    assert "max_seq_len 8,192" in finding.message
+    launch, release, options = facts(launches_in(f"{line}\n", "run.sh")[0], "0.19.0")
+    found = examine(limits_exceeded, read_engine(two), launch, options, release)
+    assert found.outcome == "blocked"
+    assert str(found.reason).startswith("max_batch_size is $N")
+
+
 def test_prompt_limit(tmp_path: Path) -> None:
     long = facts("trtllm-serve m --max_seq_len 32768", "1.2.1")
     chunked = facts("trtllm-serve m --max_seq_len 32768 --enable_chunked_prefill", "1.2.1")

@@ -319,6 +319,13 @@ def test_an_engine_that_was_not_read_passes_nothing(tmp_path: Path) -> None:
     assert examine(ranks_wrong, found, launch).outcome == "blocked"
 
 
+def test_what_is_known_is_told_beside_what_is_not(tmp_path: Path, built: Path) -> None:
+    found = made(tmp_path, built, gpu_device_ids="0,0")
+    (launch,) = launches_in("mpirun tritonserver --model-repository=/r\n", "run.sh")
+    (finding,) = examine(ranks_wrong, found, launch).findings
+    assert finding.message.endswith("a GPU is named twice")
+
+
 def test_version_contract(tmp_path: Path, built: Path) -> None:
     found = made(tmp_path, built, "right")
     (wrong,) = launches_in(IMAGE.format(tag="25.09-trtllm-python-py3"), "run.sh")
