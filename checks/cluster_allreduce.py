@@ -50,6 +50,9 @@ kernel's third SYN goes out after 3 s."""
 WAITED = re.compile(r"timed? ?out waiting|wait timeout|watchdog.{0,60}timeout", re.I | re.S)
 """Words of a rank that waited for another in vain: Gloo, torch's store, torch's watchdog over NCCL."""
 
+NO_ROOM = re.compile(r"out of memory", re.I)
+"""CUDA and torch, of a GPU that somebody fills: nothing of the links was seen then."""
+
 PLACE = re.compile(r"\[(?:enforce fail at )?/[^\]]*\] ?")
 """Where in torch's sources a text comes from."""
 
@@ -70,7 +73,8 @@ def allreduce_failed(nodes: Nodes) -> Iterator[Finding]:
     first call at the store of rank 0. One that tries to reach it for 5 s and more in vain is the
     finding, else the one that failed first, in its own words; that others wait for it is none. Without
     words a rank hangs when it is not back 10 s after all had come, surely after 30 s. Ranks that never
-    came leave this undecided and are named: they may only be slow (`--timeout`).
+    came leave this undecided and are named: they may only be slow (`--timeout`); so does a GPU without
+    room for the sum.
 
     ## Fix safety
     Manual: a firewall, an interface's name or a route.
@@ -88,6 +92,9 @@ def allreduce_failed(nodes: Nodes) -> Iterator[Finding]:
     if late:
         raise Unavailable(_waits(found, sorted(late)))
     first = next((row for row in failed if not WAITED.search(row.error or "")), None)
+    if first is not None and NO_ROOM.search(first.error or ""):
+        who = _ranks(found, [first.rank])
+        raise Unavailable(f"no room for a sum on the GPU of {who}: does the engine run there?")
     if first is not None:
         yield _failing(found, [first.rank], f"fails in {first.step}")
         return

@@ -66,11 +66,17 @@ def ask(
             "created_at": created_at,
             "key": secrets.token_hex(16),
         }
-        lines = list(_lines(settings, time.monotonic() + limit_s))
+        ends = time.monotonic() + limit_s
+        lines = list(_lines(settings, ends))
+        early = time.monotonic() < ends
     head = next((row for row in lines if "nodes" in row), None)
     failed = next((row["failed"] for row in lines if "failed" in row), None)
     if failed is not None:
         raise NoRay(" ".join(failed.split())[:500])
+    if head is None and early:
+        raise NoRay(
+            f"the process that asks Ray at {address} ended without a word ({sys.executable})"
+        )
     if head is None:
         raise NoRay(f"Ray at {address} did not list its nodes within {limit_s:g} s")
     answers: dict[str, dict[str, Any]] = {}

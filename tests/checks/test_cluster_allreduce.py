@@ -183,6 +183,16 @@ class TestFailed:
         assert result.outcome == outcome
         assert [row.confidence for row in result.findings] == ([confidence] if confidence else [])
 
+    def test_a_full_gpu_says_nothing_of_the_links(self) -> None:
+        full = {
+            "step": "all_reduce",
+            "error": "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+            "failed_s": 1.0,
+        }
+        result = examine(allreduce_failed, summed(n1=full, n2={"step": "all_reduce"}))
+        assert result.outcome == "blocked"
+        assert "rank 1 on n1: does the engine run there?" in str(result.reason)
+
     def test_a_node_without_ranks_takes_no_part(self) -> None:
         rows = [node(f"n{i}", replace(part(i, rank(i - 1)), counts=(0, 1, 1))) for i in (1, 2)]
         head = node("n0", replace(part(0), counts=(0, 1, 1)))

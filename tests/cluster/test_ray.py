@@ -18,6 +18,7 @@ import torch_only
 from ray_cluster import Rig
 
 from infer_doctor.cli import run
+from infer_doctor.cluster.rays import NoRay, ask
 
 LIMIT_S = 45
 """Of the run that waits for a node that hangs: all of it."""
@@ -113,6 +114,14 @@ class TestRay:
             assert not [row for row in own if row["outcome"] in ("passed", "failed", "crashed")]
         (row,) = rows(report, "cluster-variable-differs")
         assert rig.name(PLANTED) in row["findings"][0]["message"]
+
+
+def test_a_driver_that_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no settings: the pipe to it breaks."""
+    monkeypatch.setattr("sys.executable", "/bin/true")
+    monkeypatch.setattr("infer_doctor.cluster.rays.secrets.token_hex", lambda _: "x" * (1 << 20))
+    with pytest.raises(NoRay, match="ended without a word"):
+        ask("auto", 20.0, command=[], python=None, deep=False, created_at="2026-12-01T00:00:00Z")
 
 
 def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
