@@ -12,7 +12,6 @@ import click
 
 from infer_doctor._version import VERSION
 from infer_doctor.commands.common import (
-    EXIT,
     chosen,
     emit,
     engine_option,
@@ -27,6 +26,7 @@ from infer_doctor.commands.common import (
     registry_of_checks,
     this_machine,
 )
+from infer_doctor.model import EXIT
 
 if TYPE_CHECKING:
     from infer_doctor.examine import Examination
