@@ -31,31 +31,6 @@ __all__ = ["Examination", "NoTarget"]
 NO_LAUNCH = "no launch was given"
 BESIDE_A_LOG = "not in a log; give --snapshot of its machine"
 
-ONLY_GIVEN = {
-    "DockerContainer": "no container was named",
-    "DockerImage": "no container or image was named",
-    "ClientCode": "no Python code was given",
-    "EngineLog": "no log was given",
-    "ColdStart": "no log was given",
-    "Serving": "no log was given",
-    "Nodes": "one machine was examined",
-    "HeadNode": "one machine was examined, or none with GPUs beside it",
-    "RayNode": "Ray was not asked",
-    "Reach": "no server was asked",
-    "Answers": "no server was asked",
-    "Models": "no server was asked",
-    "Streamed": "no server was asked",
-    "ServerMetrics": "no server was asked",
-    "TimeoutChain": "no server was asked",
-    "Load": "no server was asked",
-    "Starts": "no run was made",
-    "Boundary": "no run was made",
-    "ColdWarm": "no run was made",
-    "Ramp": "no run was made",
-    "Quality": "no answers were compared",
-}
-"""Facts that no probe makes: what their absence means where none is given."""
-
 ELSEWHERE = "the machine that will run this launch is not known"
 
 CLUSTER = "cluster"
@@ -207,7 +182,7 @@ class _Parts:
             self.replayed.append(replayed)
             subject = self._on(name, replayed.host, replayed.python)
         else:
-            subject = Subject(found.target, self._registry, host=None, absent=ONLY_GIVEN)
+            subject = Subject(found.target, self._registry, host=None, whole=True)
             for kind, fact in (found.facts or {}).items():
                 subject.give(kind, fact)
         self._add(subject)
@@ -228,7 +203,7 @@ class _Parts:
                 silence=row.silence,
                 given=[shared.one(question), *row.given],
                 deep=self._deep,
-                absent=ONLY_GIVEN,
+                whole=True,
                 replayed=True,
             )
             self._add(subject)
@@ -304,7 +279,7 @@ class _Parts:
         """What Python code does, without a machine."""
         from infer_doctor.facts.client_code import ClientCode
 
-        subject = Subject(f"{found.target}: code", self._registry, host=None, absent=ONLY_GIVEN)
+        subject = Subject(f"{found.target}: code", self._registry, host=None, whole=True)
         self._add(subject, (ClientCode,))
         subject.give(ClientCode, found.code)
 
@@ -325,7 +300,7 @@ class _Parts:
             host=host,
             given=[Question(python=self._python or python)],
             deep=self._deep,
-            absent=ONLY_GIVEN,
+            whole=True,
             replayed=not isinstance(host, LiveHost),
         )
 
@@ -350,7 +325,7 @@ class _Parts:
 
     def _contained(self, row: Launch, machine: Subject | None) -> None:
         """A launch whose environment is not that of a machine here: at most the GPUs are."""
-        subject = Subject(row.name, self._registry, host=None, unasked=ELSEWHERE, absent=ONLY_GIVEN)
+        subject = Subject(row.name, self._registry, host=None, unasked=ELSEWHERE, whole=True)
         self._add(subject, (Launch,))
         subject.give(Launch, row)
         if machine is not None:

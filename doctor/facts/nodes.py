@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from infer_doctor.frozen import frozen
 from infer_doctor.model import Missing
+from infer_doctor.registry import given
 
 F = TypeVar("F")
 
@@ -34,6 +35,7 @@ class Node:
         return None if isinstance(found, Missing) else found
 
 
+@given("one machine was examined, or none with GPUs beside it")
 @frozen
 class HeadNode:
     """Given to a node that provably has no GPU while others of its cluster have some."""
@@ -41,6 +43,7 @@ class HeadNode:
     others: int
 
 
+@given("one machine was examined")
 @frozen
 class Nodes:
     """All machines of one run, two at least; only ever given, to the subject "cluster"."""
