@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
-from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import change_option, drop_option
 from infer_doctor.host import Unavailable
@@ -19,7 +19,7 @@ from infer_doctor.launch.judge import (
     whole,
 )
 from infer_doctor.launch.model import Launch
-from infer_doctor.launch.model_judge import confidence, quantization_of, require_config
+from infer_doctor.launch.model_judge import confidence, quantization_of
 from infer_doctor.model import Evidence, Finding, Fix
 from infer_doctor.models import config as read
 from infer_doctor.models import parallel
@@ -60,11 +60,14 @@ def tp_indivisible(
     size = whole(options, TENSOR, 1)
     if size <= 1:
         raise NotApplicable("one tensor parallel rank divides nothing")
-    config = require_config(config, files, published)
-    quantization = quantization_of(files, config)
+    config = known_config(config, files, published)
+    hidden = config.quantization_hidden if isinstance(config, PublishedConfig) else None
+    quantization = None if hidden else quantization_of(files, config)
     experts = bool(value_of(options, EXPERT, False))
     found = list(parallel.problems(config.values, size, quantization, expert_parallel=experts))
     if not found:
+        if hidden:
+            raise Unavailable(hidden)  # its blocks may not be divisible
         if read.size(config.values, "heads") is None:
             raise Unavailable(f"{config.source} does not say how many attention heads there are")
         return
@@ -126,7 +129,7 @@ def pipeline_too_deep(
     stages = whole(options, PIPELINE, 1)
     if stages <= 1:
         raise NotApplicable("one pipeline stage")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     layers = read.size(config.values, "layers")
     if layers is None:
         raise Unavailable(f"{config.source} does not say how many layers there are")
@@ -170,7 +173,7 @@ def expert_parallel_dense(
     require_vllm(options)
     if value_of(options, EXPERT, False) is not True:
         raise NotApplicable("expert parallelism is not asked for")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     text = read.text_part(config.values)
     if read.experts(config.values) or "block_configs" in text:
         return
@@ -215,7 +218,7 @@ def context_parallel_refused(
     ranks, tensor = whole(options, name, 1), whole(options, TENSOR, 1)
     if ranks <= 1:
         raise NotApplicable("decode context parallelism is not asked for")
-    config = require_config(config, files, published)
+    config = known_config(config, files, published)
     problem, best = None, 1
     shared, heads = read.kv_heads(config.values), read.size(config.values, "heads")
     if tensor % ranks:

@@ -8,7 +8,7 @@ from typing import Any
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.environment import Interpreter
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, known_config
+from infer_doctor.facts.model_config import ModelConfig, PublishedConfig
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.fixes.models import advise, fetch_again
 from infer_doctor.host import Unavailable
@@ -70,15 +70,6 @@ def download(
     return (fetch_again(files.model, names, python=python, revision=files.revision, folder=None),)
 
 
-def require_config(
-    config: ModelConfig | None,
-    files: ModelFiles | None,
-    published: PublishedConfig | None = None,
-) -> ModelConfig:
-    """For checks that do not apply to most launches: config.json is only missed where it is needed."""
-    return known_config(config, files, published)
-
-
 def confidence(config: ModelConfig) -> Confidence:
     """What is read off the catalogue is only likely."""
     return "likely" if isinstance(config, PublishedConfig) else "certain"
@@ -89,4 +80,6 @@ def quantization_of(files: ModelFiles | None, config: ModelConfig) -> Mapping[st
     own = config.values.get("quantization_config")
     if isinstance(own, Mapping):
         return own
+    if isinstance(config, PublishedConfig) and config.quantization_hidden:
+        raise Unavailable(config.quantization_hidden)
     return files.quantization if files is not None else None

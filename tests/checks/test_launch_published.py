@@ -8,6 +8,7 @@ import pytest
 
 from infer_doctor.checks.launch_additions import draft_vocabulary, pooling_model_chat
 from infer_doctor.checks.launch_attention import attention_backend_refused, kv_cache_unscaled
+from infer_doctor.checks.launch_parallel import tp_indivisible
 from infer_doctor.checks.launch_quantization import (
     dtype_unsupported,
     quantization_gpu,
@@ -15,10 +16,12 @@ from infer_doctor.checks.launch_quantization import (
 )
 from infer_doctor.facts.engine_options import EngineQuestion
 from infer_doctor.facts.gpu import GpuCapabilities
+from infer_doctor.facts.memory_plan import plan_inputs
 from infer_doctor.facts.model_config import published_config
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.model_parts import DraftModel
 from infer_doctor.facts.vllm_options import engine_options, vllm_table
+from infer_doctor.host import Unavailable
 from infer_doctor.launch.command import read
 from infer_doctor.testing import examine
 
@@ -89,3 +92,23 @@ def test_a_draft_of_another_family() -> None:
         "the draft model meta-llama/Llama-3.2-1B has a vocabulary of 128,256, the model one of 151,936"
     )
     assert finding.confidence == "likely"
+
+
+def test_quantised_weights_whose_layout_is_elsewhere() -> None:
+    """ModelOpt writes it into hf_quant_config.json; config.json alone looks like 16 bit."""
+    facts = given("vllm serve nvidia/DeepSeek-V3.2-NVFP4 --quantization modelopt_fp4")
+    result = examine(quantization_mismatch, *facts)
+    assert result.outcome == "blocked" and "hf_quant_config.json" in (result.reason or "")
+    launch, options, published = facts[:3]
+    with pytest.raises(Unavailable, match=r"hf_quant_config\.json"):
+        plan_inputs(options, None, None, published, launch, None)
+    assert (
+        examine(tp_indivisible, *given("vllm serve nvidia/DeepSeek-V3.2-NVFP4 -tp 3")).outcome
+        == "failed"
+    )
+    assert (
+        examine(tp_indivisible, *given("vllm serve nvidia/DeepSeek-V3.2-NVFP4 -tp 8")).outcome
+        == "blocked"
+    )
+    plain = given("vllm serve Qwen/Qwen3-8B")
+    plan_inputs(plain[1], None, None, plain[2], plain[0], None)
