@@ -42,6 +42,7 @@ BLIND = {
     "b9-kube-apiserver": "another container is restarted; only its name tells that it is no engine",
     "b4-nginx-app": "a proxy's lines; whose server is behind it they do not tell",
     "b12-npu-vector-timeout": "the failure is unknown; that loading took long is told beside it",
+    "b13-slow-drafter-cut": "the log is cut, which is said; its warning of missing scales is told beside it",
     "b11-qsa-amd": "said as likely; a compiler's message above it is in no list",
 }
 
