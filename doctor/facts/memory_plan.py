@@ -15,6 +15,7 @@ from infer_doctor.facts.gpu import GpuCapabilities, GpuMemory, Gpus
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_config import ModelConfig, PublishedConfig, why_not
 from infer_doctor.facts.model_files import ModelFiles
+from infer_doctor.facts.vllm_options import VllmTable
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Absent, Unavailable
 from infer_doctor.launch.model import Launch
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     from infer_doctor.memory.parts import Gpu
     from infer_doctor.memory.plan import MemoryPlan
 
-VARIABLES = ("VLLM_USE_V2_MODEL_RUNNER", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+VARIABLES = (
+    "VLLM_USE_V2_MODEL_RUNNER",
+    "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",
+    "VLLM_USE_V1",
+    "VLLM_USE_FLASHINFER_SAMPLER",
+)
 
 
 @frozen
@@ -71,17 +77,22 @@ def plan_inputs(
     published: PublishedConfig | None,
     launch: Launch | None,
     environ: Environ | None,
+    table: VllmTable | None = None,
 ) -> PlanInputs:
     """Unavailable, with the reason, where the model, an option or the version is not known."""
     if options.engine != "vllm":
         raise Absent("the launch starts TensorRT-LLM; the memory plan is about vLLM")
     from infer_doctor.memory.architecture import Unplannable
+    from infer_doctor.memory.inputs import version_of
+    from infer_doctor.memory.settings import require_rules
 
     variables = of_engine(launch, environ, *VARIABLES)
     environment = {name: variables[name] for name in VARIABLES if name in variables}
     not_here = files is None or (files.origin == "named" and not files.folder)
     named = published if not_here else None
     try:
+        if table is not None and table.version is not None:
+            require_rules(version_of(table.version))  # its options are read as 0.6 has them
         found = _inputs(options, files, named or config, environment)
     except Unplannable as error:
         raise Unavailable(str(error)) from None

@@ -135,9 +135,7 @@ def settings_of(
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """`options` are the values in force by the engine's own names; None or absent is the default."""
-    if version < FIRST:
-        said = ".".join(map(str, version[:2]))
-        raise Unplannable(f"vLLM {said} is older than the rules, which begin with 0.6")
+    require_rules(version)
     get = _getter(options)
     v0 = _is_v0(version, environment or {})
     serve = entry not in ("LLM", "bench")
@@ -188,6 +186,13 @@ def settings_of(
         draft=_has_draft(speculative),
         given=frozenset(name for name, value in options.items() if value is not None),
     )
+
+
+def require_rules(version: Version) -> None:
+    """Raises Unplannable for a version before all that were read."""
+    if version < FIRST:
+        said = ".".join(map(str, version[:2]))
+        raise Unplannable(f"vLLM {said} is older than the rules, which begin with 0.6")
 
 
 def _has_draft(speculative: Any) -> bool:

@@ -8,6 +8,12 @@ import pytest
 from memory_starts import TRUTH, plan_of
 
 from infer_doctor.catalog.models import published
+from infer_doctor.facts.engine_options import EngineQuestion
+from infer_doctor.facts.memory_plan import plan_inputs
+from infer_doctor.facts.model_config import published_config
+from infer_doctor.facts.vllm_options import engine_options, vllm_table
+from infer_doctor.host import Unavailable
+from infer_doctor.launch.command import read
 from infer_doctor.memory.architecture import Unplannable
 from infer_doctor.memory.inputs import Source, inputs_of
 from infer_doctor.memory.parts import Gpu
@@ -170,6 +176,23 @@ def test_one_request_against_all_stages() -> None:
     assert refused.longest < 262144 <= fitting.longest
     one = served(config, A100, (0, 15, 0), gpu_memory_utilization=0.9)
     assert one.fits
+
+
+def test_variables_of_the_launch_reach_the_plan() -> None:
+    def tokens(line: str, version: str) -> int:
+        launch = read(line.split())
+        table = vllm_table(launch, None, None, EngineQuestion(name="vllm", version=version))
+        options = engine_options(launch, table)
+        named = published_config(options)
+        found = plan_inputs(options, None, None, named, launch, None, table).inputs
+        card = Gpu(name=H100[0], usable=int(H100[1] * GIB), capability=H100[2])
+        return found.plan(card).tokens
+
+    line = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 20000"
+    assert tokens(line, "0.9.0") < tokens(f"VLLM_USE_FLASHINFER_SAMPLER=1 {line}", "0.9.0")
+    assert tokens(f"VLLM_USE_V1=0 {line}", "0.9.0") != tokens(line, "0.9.0")
+    with pytest.raises(Unavailable, match=r"vLLM 0\.4 is older than the rules"):
+        tokens(line, "0.4.0")
 
 
 def test_versions_whose_rules_were_not_read() -> None:
