@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from infer_doctor.logs.story import Hit, Place, Start
 
 ORDER = (
@@ -72,12 +74,20 @@ def unproven(start: Start, hit: Hit) -> bool:
     )
 
 
+GIVEN_UP = re.compile(
+    r"(?i)time(?:d )?-?out|interrupt|cancel|dead|shut|sigterm|terminat|closed|exit"
+)
+"""What a stall that was waited for or broken off ends in."""
+
+
 def ended(start: Start, line: int) -> bool:
-    """Whether a process that died is told of after this line."""
+    """Whether a process that died, or an error of another kind, is told of after this line."""
     return any(
         hit.signature.send and hit.loud and hit.place.line > line
         for hit in start.hits
         if hit.signature.effect == "wrapper"
+    ) or any(
+        unknown.place.line > line and not GIVEN_UP.search(unknown.text) for unknown in start.unknown
     )
 
 

@@ -96,3 +96,16 @@ def test_a_log_of_another_program_is_told(line: str) -> None:
     log = log_of([line, "RuntimeError: CUDA-capable device(s) is/are busy or unavailable"])
     assert log.cause is None
     assert "engine's own output" in (log.unexplained or "")
+
+
+def test_a_stall_is_no_cause_where_another_error_follows() -> None:
+    waits = (
+        "(EngineCore_DP1 pid=12) INFO 12-29 13:13:22 [shm_broadcast.py:542] No available shared "
+        "memory broadcast block found in 60 seconds."
+    )
+    failed = "(Worker_DP0 pid=35) ERROR 12-29 13:22:33 [w.py:824] launch failed for Slice, errno:1."
+    timed_out = (
+        "(Worker_DP0 pid=35) ERROR 12-29 13:22:33 [w.py:824] TimeoutError: RPC call timed out."
+    )
+    assert log_of([waits, waits, failed]).cause is None
+    assert log_of([waits, waits, timed_out]).cause is not None
