@@ -25,7 +25,7 @@ def age(seconds: float) -> str:
 
 def plural(number: int, word: str) -> str:
     """1 GPU, 2 GPUs."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 NAMED = 5

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from infer_doctor.model import CheckResult, Evidence, Finding, Fix, Report
 from infer_doctor.render import words
 from infer_doctor.render.plain import plain
-from infer_doctor.units import names
+from infer_doctor.units import names, plural
 
 MARKS = {"error": "FAIL", "warning": "WARN", "info": "note"}
 STYLES = {"FAIL": "bold red", "WARN": "bold yellow", "note": "bold cyan", "ok": "green"}
@@ -94,19 +94,11 @@ def _head(report: Report, width: int) -> Iterator[Line]:
     yield Line(f"infer-doctor {report.tool.version} {report.command}", "bold")
     host = report.target.host
     where, name = _examined(report)
-    place = [name, host.get("os")]
-    if host.get("kernel"):
-        place.append(f"Linux {host['kernel']} {host['machine']}")
-    if host.get("container"):
-        place.append(f"container ({host['container']})")
-    gpus = list(host.get("gpus") or ())
-    gpu = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
+    place = [name, *words.system(host)]
+    gpu = words.gpus(host)
     gpu += [f"driver {host['driver']}"] if host.get("driver") else []
     gpu += [f"CUDA {host['cuda']}"] if host.get("cuda") else []
-    found = report.target.engine
-    engine = [f"{found.name} {found.version or 'of unknown version'}"] if found else []
-    if not found and host.get("environment"):
-        engine = ["none"]
+    engine = [words.engine(report)]
     engine += [f"torch {host['torch']}"] if host.get("torch") else []
     engine += [f"Python {host['python']}"] if host.get("python") else []
     engine += [f"in {host['environment']}"] if host.get("environment") else []
@@ -202,7 +194,7 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
     nodes = {row.subject for row in report.results}
     on = f" on {len(nodes) - 1:,} nodes and over all" if CLUSTER in nodes else ""
     on = " over all nodes" if nodes == {CLUSTER} else on
-    yield Line(f"ok    {_checks(counts.passed)} passed{on}", "green")
+    yield Line(f"ok    {plural(counts.passed, 'check')} passed{on}", "green")
     if counts.not_applicable:
         yield from _inapplicable(report, width)
     for finding in words.suppressed(report):
@@ -216,7 +208,7 @@ def _rest(report: Report, width: int) -> Iterator[Line]:
         yield Line("No check could be decided")
     elif counts.blocked > decided and not counts.failed:
         yield Line(
-            f"Nothing wrong in what could be read: {_checks(decided)} of {len(report.results)}"
+            f"Nothing wrong in what could be read: {plural(decided, 'check')} of {len(report.results)}"
         )
     yield Line(words.totals(report), "bold")
 
@@ -225,7 +217,7 @@ def _inapplicable(report: Report, width: int) -> Iterator[Line]:
     """The ids of what cannot apply; many only as a number, with the reason where it is one."""
     rows = [row for row in report.results if row.outcome == "not_applicable"]
     if len({row.subject for row in report.results} - {CLUSTER}) > 1:  # of many, a wall of numbers
-        text = f"{_checks(len(rows))} cannot apply here (--format json has the reasons)"
+        text = f"{plural(len(rows), 'check')} cannot apply here (--format json has the reasons)"
         yield from _hanging("--", text, width)
         return
     few: list[CheckResult] = []
@@ -242,7 +234,9 @@ def _inapplicable(report: Report, width: int) -> Iterator[Line]:
         parts.append(f"{len(few)} for other reasons (--format json has them)")
     else:
         parts.append("for different reasons (--format json has them)")
-    yield from _hanging("--", f"{_checks(len(rows))} cannot apply here: {'; '.join(parts)}", width)
+    yield from _hanging(
+        "--", f"{plural(len(rows), 'check')} cannot apply here: {'; '.join(parts)}", width
+    )
 
 
 def _undecided(mark: str, outcome: str, what: str, report: Report, width: int) -> Iterator[Line]:
@@ -250,7 +244,7 @@ def _undecided(mark: str, outcome: str, what: str, report: Report, width: int) -
     rows = [row for row in report.results if row.outcome == outcome]
     if not rows:
         return
-    yield Line(f"{mark:<6}{_checks(len(rows))} {what}", "yellow")
+    yield Line(f"{mark:<6}{plural(len(rows), 'check')} {what}", "yellow")
     subjects = {row.subject for row in report.results} - {CLUSTER}
     reasons = sorted(_by_reason(rows).items(), key=lambda row: -len(row[1]))
     for reason, group in reasons[:MOST_REASONS] if len(subjects) > 1 else _by_reason(rows).items():
@@ -258,7 +252,7 @@ def _undecided(mark: str, outcome: str, what: str, report: Report, width: int) -
         own = [name for name in dict.fromkeys(row.subject for row in group) if name in subjects]
         some = CLUSTER in {row.subject for row in report.results} and 0 < len(own) < len(subjects)
         if some and len(ids.split(", ")) > MOST_NAMED:
-            ids = _checks(len(group))
+            ids = plural(len(group), "check")
         yield from _hanging("", f"{ids}{f' in {names(own)}' if some else ''}: {reason}", width)
     if len(subjects) > 1 and len(reasons) > MOST_REASONS:
         left = len(reasons) - MOST_REASONS
@@ -287,7 +281,3 @@ def _hanging(mark: str, text: str, width: int) -> Iterator[Line]:
 def _wrap(text: str, indent: str, width: int) -> Iterator[Line]:
     for line in textwrap.wrap(text, width - len(indent), break_on_hyphens=False):
         yield Line(indent + line)
-
-
-def _checks(number: int) -> str:
-    return f"{number:,} check" if number == 1 else f"{number:,} checks"

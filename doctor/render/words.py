@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infer_doctor.model import Evidence, Finding, Fix, Report
@@ -53,23 +53,39 @@ def totals(report: Report) -> str:
     return text + (f", {counts.crashed} crashed" if counts.crashed else "")
 
 
+def system(host: Mapping[str, Any]) -> list[str]:
+    """Operating system, kernel, container."""
+    found = [host.get("os")]
+    if host.get("kernel"):
+        found.append(f"Linux {host['kernel']} {host.get('machine') or ''}".strip())
+    if host.get("container"):
+        found.append(f"container ({host['container']})")
+    return [part for part in found if part]
+
+
+def gpus(host: Mapping[str, Any]) -> list[str]:
+    """2 x NVIDIA H200."""
+    names = list(host.get("gpus") or ())
+    return [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+
+
+def engine(report: Report) -> str:
+    """vllm 0.26.0; "none" in an environment without one."""
+    if found := report.target.engine:
+        return f"{found.name} {found.version or 'of unknown version'}"
+    return "none" if report.target.host.get("environment") else ""
+
+
 def versions(report: Report) -> Iterator[tuple[str, str]]:
     """What a reader of a ticket asks first, a name and a value each; only what is known."""
     host = report.target.host
     yield report.tool.name, f"{report.tool.version} {report.command}, {report.started_at}"
-    place = [str(host.get("hostname") or host.get("subject") or ""), host.get("os")]
-    if host.get("kernel"):
-        place.append(f"Linux {host['kernel']} {host.get('machine') or ''}".strip())
-    if host.get("container"):
-        place.append(f"container ({host['container']})")
-    yield "host", _joined(place)
-    gpus = list(host.get("gpus") or ())
-    yield "GPU", _joined(f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus))
+    name = str(host.get("hostname") or host.get("subject") or "")
+    yield "host", _joined([name, *system(host)])
+    yield "GPU", _joined(gpus(host))
     yield "driver", _joined([host.get("driver"), host.get("cuda") and f"CUDA {host['cuda']}"])
-    if engine := report.target.engine:
-        yield "engine", f"{engine.name} {engine.version or 'of unknown version'}"
-    elif host.get("environment"):
-        yield "engine", "none"
+    if found := engine(report):
+        yield "engine", found
     yield "torch", str(host.get("torch") or "")
     yield "Python", _joined([host.get("python"), host.get("environment")])
     if report.target.launch:
