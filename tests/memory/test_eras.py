@@ -155,6 +155,17 @@ def test_the_sampler_that_was_chosen() -> None:
     assert later.rank.activation == quick.rank.activation
 
 
+def test_v1_before_it_was_the_default() -> None:
+    """Pull request 12569: 22,096 tokens; its profile did not sample."""
+    groups = {"weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}
+    w8a8 = {"quant_method": "compressed-tensors", "config_groups": {"a": groups}}
+    config = known("meta-llama/Llama-3.1-70B", quantization_config={**w8a8, "ignore": ["lm_head"]})
+    options = {"max_model_len": 2048, "gpu_memory_utilization": 0.98}
+    plan = served(config, H100, (0, 7, 1), {"VLLM_USE_V1": "1"}, **options)
+    assert plan.tokens == pytest.approx(22_096, rel=0.07)
+    assert abs(plan.tokens / 22_096 - 1) <= plan.band / plan.rank.cache
+
+
 def test_mxfp4_weights_by_kernel() -> None:
     """13.72 GiB on an A100 with 0.19; on an H100 64.4 or 66.0 GiB of 120b, by the kernel."""
     small = served(known("openai/gpt-oss-20b"), A100, (0, 19, 0), gpu_memory_utilization=0.65)
