@@ -42,12 +42,15 @@ def quality_degraded(quality: Quality) -> Iterator[Finding]:
 
     ## How it decides
     The same prompts were answered greedily by both. Degraded is what any of these shows with 95 %:
-    a mean KL divergence of the top tokens above 0.03 nats (a bound of ours, of the order of 4-bit weights) and above
-    three times that of the baseline asked twice; the baseline's own text more than 3 % less likely a
-    token; more answers that are empty, loops, exclamation marks, in another language or no JSON (sign
-    test, 1 %). The bounds come from resampling prompts. When they straddle a limit, when noise of the
-    baseline hides what is above 0.03 nats, or when fewer than 20 prompts were answered by both, or with
-    log probabilities, it is not decided (equal texts are the same without them).
+    a mean KL divergence of the top tokens above 0.03 nats (a bound of ours: what 4-bit weights cost and
+    8-bit ones do not, by llama.cpp's table of Llama 3 8B) and above three times that of the baseline
+    asked twice; the baseline's own text more than 3 % less likely a token; more answers that are empty,
+    loops, exclamation marks, in another language, no JSON, or that hold a token which was not the
+    likeliest, and more prompts that fail (sign test, 1 %); no chats where the baseline has them. The
+    bounds come from resampling prompts. When they straddle a limit, when noise of the baseline hides
+    what is above 0.03 nats, or when fewer than 20 prompts were answered by both, or with log
+    probabilities, it is not decided (equal texts are the same without them). Of two launches the
+    differences are switched one by one, at most five, until the answers are the same: that one is named.
 
     ## Fix safety
     Manual: the launch has to be changed.
