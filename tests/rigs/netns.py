@@ -126,5 +126,5 @@ def snapshots(
             made.start(name, [*command, *(own or {}).get(name, ()), "--to", str(folder)], variables)
         )
     for child in running:
-        text, _ = child.communicate(timeout=120)
+        text, _ = child.communicate(timeout=300)
         assert child.returncode == 0, text
