@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from infer_doctor.model import Report, Severity
     from infer_doctor.registry import Check, Registry
 
-EXIT = {"pass": 0, "fail": 1, "unknown": 3}
 SPINNER_AFTER_S = 0.5
 LONGEST_TIMEOUT_S = 86_400
 
@@ -291,7 +290,8 @@ def emit(
         if line.style:
             whole = line.style in ("bold", "dim")
             style = "bold" if line.style == "mark" else line.style
-            text.stylize(style, 0, len(line.text) if whole else 8)
+            first = 8 if line.text.startswith(" ") else 6  # "  host  ", "WARN  "
+            text.stylize(style, 0, len(line.text) if whole else first)
         console.print(text, soft_wrap=True)
 
 
