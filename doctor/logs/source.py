@@ -102,6 +102,8 @@ def blocks(piece: Piece) -> Iterator[bytes]:
 
 
 def _standard_input() -> Iterator[bytes]:
+    if sys.stdin is None:  # it was closed before the start
+        raise NotALog("-: standard input is closed")
     descriptor = sys.stdin.buffer.fileno()
     while block := os.read(descriptor, BLOCK):
         yield block

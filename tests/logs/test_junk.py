@@ -167,6 +167,16 @@ def test_standard_input_and_pipes(tmp_path: Path) -> None:
     assert output or child.returncode == 2
 
 
+def test_closed_standard_input_is_told() -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -m infer_doctor diagnose - <&-', sys.executable],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == b"infer-doctor: -: standard input is closed\n"
+
+
 @pytest.mark.parametrize(
     "content", [b"\n\n\n", b"flour\neggs\nmilk\n", b"2024-01-01 backup done\n"]
 )
