@@ -27,18 +27,6 @@ def _evidence(start: Start) -> tuple[Evidence, ...]:
     return (ran, Evidence(source=start.log or "run", excerpt=start.tail))
 
 
-def _how(start: Start) -> str:
-    if start.ended == "refused":
-        return f"could not be started: {start.tail}"
-    if start.ended in ENDED:
-        return f"was ended by the watchdog after {start.seconds:.0f} s: {start.limit}"
-    if start.signal is not None:
-        return f"was killed by signal {start.signal} after {start.seconds:.0f} s"
-    if start.status is not None:
-        return f"ended with exit code {start.status} after {start.seconds:.0f} s"
-    return f"ended after {start.seconds:.0f} s, and its guard with it"
-
-
 @check("run-start-failed", severity="error", category="wrapper_generic", since="0.3")
 def start_failed(starts: Starts, log: EngineLog | None) -> Iterator[Finding]:
     """The engine did not come up in a run of the doctor's own, and its log names no cause.
@@ -71,7 +59,8 @@ def start_failed(starts: Starts, log: EngineLog | None) -> Iterator[Finding]:
         fixes.append(
             cure(
                 "wait-longer",
-                "Look at the last line of the log; raise --wall or --idle if it works",
+                f"Look at the last line of the log; raise --{asked.ended} if it works",
+                why=f"the doctor's own limit ended it: {asked.limit}",
             )
         )
     elif asked.signal == 9:
@@ -85,7 +74,7 @@ def start_failed(starts: Starts, log: EngineLog | None) -> Iterator[Finding]:
         )
     yield Finding(
         about="launch",
-        message=f"the engine {_how(asked)}",
+        message=f"the engine {asked.ending}",
         evidence=_evidence(asked),
         fixes=tuple(fixes),
         category=ENDED.get(asked.ended) or ("host_ram" if asked.signal == 9 else None),

@@ -248,8 +248,8 @@ def _live(question: str, session: Any, options: dict[str, Any], keeper: Any) -> 
         if tell:
             sys.stderr.write("\r\x1b[K")
         row = seen.start
-        came = "came up" if row.ready else f"did not come up: {row.cause or row.tail}"
-        note(f"        {came}, after {row.seconds:.0f} s")
+        came = f"came up after {row.seconds:.0f} s" if row.ready else "did not come up"
+        note(f"        {came}" + ("" if row.ready else f": {row.why_not}"))
         return seen
 
     return answering.answer(question, session, options, keeper, recorded(one, keeper), note)

@@ -15,6 +15,8 @@ from infer_doctor.registry import given
 Ended = Literal["", "exited", "stopped", "wall", "idle", "memory", "flood", "refused"]
 """How a start ended: by itself, by us when it had shown enough, or by the watchdog."""
 
+WATCHDOG = frozenset(["wall", "idle", "memory", "flood"])
+
 
 @frozen
 class Start:
@@ -46,6 +48,30 @@ class Start:
     """Of the cause that the log names."""
     cause: str | None = None
     stage: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How one that did not come up ended; the last line of its log is no cause of it."""
+        if self.ended == "refused":
+            return f"could not be started: {self.tail}"
+        if self.ended in WATCHDOG:
+            at = f", while {self.stage}" if self.stage else ""
+            return f"was ended by the watchdog after {self.seconds:.0f} s{at} ({self.limit})"
+        if self.signal is not None:
+            return f"was killed by signal {self.signal} after {self.seconds:.0f} s"
+        if self.status is not None:
+            return f"ended with exit code {self.status} after {self.seconds:.0f} s"
+        return f"ended after {self.seconds:.0f} s, and its guard with it"
+
+    @property
+    def why_not(self) -> str:
+        """Why it did not come up, in one line: the cause that the log names, and where we ended it, that too."""
+        if self.cause is None:
+            last = (
+                f"; its log ends with: {self.tail}" if self.tail and self.ended != "refused" else ""
+            )
+            return f"it {self.ending}{last}"
+        return f"{self.cause}; it {self.ending}" if self.ended in WATCHDOG else self.cause
 
 
 @given("no run was made")

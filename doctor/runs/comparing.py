@@ -46,8 +46,7 @@ def served(side: Side) -> Iterator[str]:
     assert side.plan is not None
     with running(side.plan, why=side.name) as (seen, server):
         if server is None:
-            start = seen.start
-            raise NoRun(f"{side.name} did not come up: {start.cause or start.tail}")
+            raise NoRun(f"{side.name} did not come up: {seen.start.why_not}")
         yield server.url
 
 

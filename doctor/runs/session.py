@@ -34,8 +34,11 @@ from infer_doctor.runs.words import (
 from infer_doctor.units import GIB, gib
 
 START_S = 25.0
-"""From the start to ready without weights: 25 s on an H200 (vLLM 0.26, a 1B model with dummy
-weights), 22 s on a CPU (vLLM 0.32), both on idle machines."""
+"""From the start to ready without weights and with warm caches: 26 to 66 s on an H200 (vLLM 0.26, a 1B
+model with dummy weights), 22 s on a CPU (vLLM 0.32), on idle machines."""
+
+COLD_S = 106.0
+"""The first one on that H200: imports from a cold disk, and nothing compiled yet."""
 
 LOAD_GIB_S = 1.0
 """Weights from a single disk; measured page-cached speeds are several times that."""
@@ -220,7 +223,10 @@ def costs(session: Session, starts: int) -> list[str]:
     one = START_S + weights / LOAD_GIB_S
     most = session.plan.limits.wall_s
     times = f"up to {starts} starts, each" if starts > 1 else "one start,"
-    lines.append(f"{times} about {one:.0f} s, at most {most:.0f} s")
+    about = f"about {one:.0f} s"
+    if session.gpus:
+        about = f"{one:.0f} s where all is cached to {COLD_S + weights / LOAD_GIB_S:.0f} s where nothing is"
+    lines.append(f"{times} {about}; --wall ends one after {most:.0f} s")
     return lines
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_doctor.facts.log import ColdStart, EngineLog
-from infer_doctor.facts.run import Start
+from infer_doctor.facts.run import WATCHDOG, Start
 from infer_doctor.frozen import frozen
 from infer_doctor.redact import mask_line, without_secrets
 from infer_doctor.runs.child import Child, Limits, available
@@ -173,8 +173,8 @@ def _start(
     ended: dict[str, Any] = child.ended or {}
     reason = str(ended.get("why", ""))
     limits = {
-        "wall": f"{child.limits.wall_s:.0f} s to ready",
-        "idle": f"{child.limits.idle_s:.0f} s without a line in the log",
+        "wall": f"--wall allows {child.limits.wall_s:.0f} s to ready",
+        "idle": f"--idle allows {child.limits.idle_s:.0f} s without a line in the log",
         "memory": f"{gib(child.host_bytes)} of host memory",
         "flood": f"{gib(child.limits.log_bytes)} of log",
     }
@@ -206,6 +206,7 @@ def _full(log: str) -> str:
 
 def judged(start: Start, words: tuple[str, ...]) -> Seen:
     """The start with what `diagnose` reads out of its log."""
+    from infer_doctor.logs.choose import STAGES
     from infer_doctor.logs.read import read
     from infer_doctor.logs.source import NotALog, Piece
 
@@ -219,7 +220,9 @@ def judged(start: Start, words: tuple[str, ...]) -> Seen:
     if cause is not None:
         start = replace(start, category=cause.category, cause=cause.message, stage=cause.stage)
     elif not start.ready:
-        start = replace(start, stage=log.stage)
+        # the watchdog's own SIGTERM made it shut down
+        stage = "" if log.stage == STAGES["shutdown"] and start.ended in WATCHDOG else log.stage
+        start = replace(start, stage=stage)
     return Seen(start=start, log=log, cold=cold if isinstance(cold, ColdStart) else None)
 
 

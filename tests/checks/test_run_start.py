@@ -56,6 +56,13 @@ def test_a_start_without_a_named_cause() -> None:
     assert "9.0 GiB of host memory" in memory.message and memory.category == "host_ram"
     idle = failed(replace(DOWN, ended="idle", limit="600 s without a line in the log"))
     assert "600 s without a line" in idle.message and idle.category == "engine_stalled"
+    wall = replace(DOWN, ended="wall", limit="--wall allows 9 s to ready", stage="compiling")
+    ended = "was ended by the watchdog after 9 s, while compiling (--wall allows 9 s to ready)"
+    assert failed(wall).message == f"the engine {ended}"
+    line = "INFO 12-01 00:01:02 [backends.py:1] Cache the graph of compile range"
+    assert replace(wall, tail=line).why_not == f"it {ended}; its log ends with: {line}"
+    assert replace(wall, cause="no room").why_not == f"no room; it {ended}"
+    assert replace(DOWN, cause="no room").why_not == "no room"
     refused = failed(replace(DOWN, ended="refused", tail="No such file or directory: /x"))
     assert "could not be started: No such file" in refused.message
 
