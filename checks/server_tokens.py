@@ -28,7 +28,12 @@ BURST_MS = 20.0
 """Between bursts. A buffer of 4 KiB holds some 18 tokens, at 10 ms each 180 ms; Nagle's algorithm
 with delayed acknowledgements makes bursts of 40 ms (tcp(7)), which nginx leaves on when it buffers."""
 
-LAG_SHARE = 0.5
+NAGLE_MS = 50.0
+"""Bursts no further apart may also be those of a proxy that gets no CPU."""
+
+AT_ONCE_MS = 0.2
+"""For each token: no engine makes 5,000 a second for one request."""
+
 NO_EVENTS = {
     "bad-events": "events that are no JSON",
     "no-events": "something else than events",
@@ -304,9 +309,13 @@ def stream_buffered(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
 
     ## How it decides
     The kernel counts the TCP segments in which the stream came (tcp_info, tcpi_data_segs_in). Three
-    tokens or more in each, 20 ms or more apart, for 250 ms and more: something puts them together.
-    When the doctor's own event loop was late by half of the time nothing is told. With a proxy in the headers it is
-    buffering there; without one it is likely the server's own front end.
+    tokens or more in each, and either all of them at once after 250 ms and more, or 20 ms and more
+    between segments: something puts them together. When the doctor's own event loop was late by as
+    much nothing is told: the proxy may run on the same machine.
+
+    nginx with proxy_buffering on fills a buffer of 4 or 8 KiB when the engine's answer has no chunks
+    (HTTP/1.0 to the engine). The chunks of vLLM's uvicorn it passes on, but without TCP_NODELAY: they
+    wait up to 40 ms, which tokens that are slower than that do not show (measured with 1.22).
 
     ## Fix safety
     Manual.
@@ -315,23 +324,28 @@ def stream_buffered(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
         raise Unavailable("no token came")
     if not streamed.merged or not streamed.segments:
         return
-    if streamed.total_ms < LONG_MS or streamed.lag_ms > LAG_SHARE * streamed.total_ms:
-        raise Unavailable("the stream was too short to tell bursts from a late machine")
-    if streamed.total_ms / streamed.segments < BURST_MS:
+    span = (streamed.last_ms or streamed.first_ms) - streamed.first_ms
+    at_once = span <= AT_ONCE_MS * streamed.events
+    apart = streamed.total_ms if at_once else span / streamed.segments
+    if apart < BURST_MS:
         return
+    if streamed.total_ms < LONG_MS or streamed.lag_ms >= apart:
+        raise Unavailable("the stream was too short to tell bursts from a late machine")
     gateway = answers.gateway
+    segments = plural(streamed.segments, "segment")
+    how = f"after {ms(streamed.first_ms)}, all at once" if at_once else f"{ms(apart)} apart"
     yield Finding(
         about=gateway or "stream",
-        message=f"{streamed.events} tokens of a stream came in "
-        f"{plural(streamed.segments, 'segment')} after {ms(streamed.first_ms)}: "
-        + (f"{gateway or 'something'} keeps them back")
+        message=f"{streamed.events} tokens of a stream came in {segments} {how}: "
+        f"{gateway or 'something'} keeps them back"
         + (f" and compresses them ({streamed.encoding})" if streamed.encoding else ""),
-        confidence="certain" if gateway else "likely",
+        confidence="certain" if gateway and apart >= NAGLE_MS else "likely",
         evidence=(
             Evidence(
                 source=f"POST {streamed.path}",
-                excerpt=f"{streamed.size:,} bytes in {plural(streamed.segments, 'segment')}; first "
-                f"token after {ms(streamed.first_ms)} of {ms(streamed.total_ms)}",
+                excerpt=f"{streamed.size:,} bytes in {segments}; first token after "
+                f"{ms(streamed.first_ms)}, last after {ms(streamed.last_ms)} of "
+                f"{ms(streamed.total_ms)}",
             ),
         ),
         fixes=(stop_buffering(gateway),),

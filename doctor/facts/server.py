@@ -203,6 +203,10 @@ class Models:
     evidence: Evidence
 
 
+ENOUGH_EVENTS = 8
+"""Fewer show nothing of how they come."""
+
+
 @given("no server was asked")
 @frozen
 class Streamed:
@@ -241,7 +245,13 @@ class Streamed:
         sets, and nginx for what it does not buffer).
         """
         few = self.segments is not None and self.segments * 3 <= self.events
-        return few and self.events >= 8
+        return few and self.events >= ENOUGH_EVENTS
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether nearly every token came in a segment of its own: nothing keeps them back."""
+        known = self.segments is not None and self.events >= ENOUGH_EVENTS
+        return known and not self.encoding and (self.segments or 0) >= 0.9 * self.events
 
 
 @frozen

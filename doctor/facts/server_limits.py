@@ -43,4 +43,6 @@ class TimeoutChain:
     ended: bool = True
     """Whether that answer came to its end."""
     health_s: float | None = None
+    one_by_one: bool = False
+    """Whether the tokens of the measured stream came each by itself."""
     gaps: tuple[str, ...] = ()

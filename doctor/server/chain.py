@@ -114,11 +114,13 @@ def chain(
         return None
     first = whole = health = None
     ended = True
+    one_by_one = False
     if found is not None and found.streamed is not None:
         streamed = found.streamed
         whole = streamed.total_ms / 1000
         first = streamed.first_ms / 1000 if streamed.first_ms is not None else None
         ended = not streamed.error
+        one_by_one = streamed.one_by_one
     if found is not None and found.answers is not None:
         row = found.answers.get("health")
         if row is not None and row.answered and row.total_ms is not None:
@@ -130,5 +132,6 @@ def chain(
         whole_s=whole,
         ended=ended,
         health_s=health,
+        one_by_one=one_by_one,
         gaps=gaps,
     )

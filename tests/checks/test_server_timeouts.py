@@ -37,6 +37,8 @@ def test_contracts() -> None:
     contract(timeout_first, fires=[chain(limit(60.0), limit(30.0, "client"))], passes=[chain()])
     on, off = (Buffering(name="nginx", on=value, evidence=HERE) for value in (True, False))
     contract(proxy_buffers, fires=[chain(buffering=(on,))], passes=[chain(buffering=(off,))])
+    (finding,) = examine(proxy_buffers, chain(buffering=(on,), one_by_one=True)).findings
+    assert finding.severity == "info"
     contract(
         probe_short,
         fires=[chain(limit(1.0, "probe"), health_s=1.4)],

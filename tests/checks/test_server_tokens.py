@@ -24,6 +24,7 @@ from infer_doctor.testing import contract, examine
 NGINX = {"server": "nginx/1.22.1"}
 CUT = row("stream", 200, error="truncated", total_ms=5003.0, **NGINX)
 MERGED = streamed(events=510, segments=12, last_ms=700.0, total_ms=700.0)
+AT_ONCE = streamed(events=34, segments=2, first_ms=3300.0, last_ms=3300.2, total_ms=4300.0)
 
 
 def test_contracts() -> None:
@@ -52,12 +53,20 @@ def test_contracts() -> None:
 @pytest.mark.parametrize(
     ("stream", "outcome"),
     [
-        (streamed(events=510, segments=12, total_ms=200.0), "blocked"),  # too short to tell
         (
-            streamed(events=510, segments=12, total_ms=700.0, lag_ms=600.0),
+            streamed(events=510, segments=5, last_ms=190.0, total_ms=200.0),
             "blocked",
-        ),  # we were late
-        (streamed(events=510, segments=60, total_ms=700.0), "passed"),  # no bursts
+        ),  # too short to tell
+        (
+            streamed(events=510, segments=12, last_ms=700.0, total_ms=700.0, lag_ms=60.0),
+            "blocked",
+        ),  # we were late by a burst
+        (streamed(events=510, segments=60, last_ms=700.0, total_ms=700.0), "passed"),  # no bursts
+        (
+            streamed(events=32, segments=9, first_ms=3000.0, last_ms=3040.0, total_ms=3041.0),
+            "passed",
+        ),  # a queue, then a quick engine
+        (AT_ONCE, "failed"),
         (streamed(events=6, segments=1, total_ms=700.0), "passed"),
         (streamed(segments=None), "passed"),
         (MERGED, "failed"),
@@ -65,6 +74,15 @@ def test_contracts() -> None:
 )
 def test_buffering(stream: Streamed, outcome: str) -> None:
     assert examine(stream_buffered, stream, answers()).outcome == outcome
+
+
+def test_bursts_are_told_by_their_distance() -> None:
+    nginx = answers(row("models", **NGINX))
+    (late,) = examine(stream_buffered, AT_ONCE, nginx).findings
+    assert "34 tokens of a stream came in 2 segments after 3.3 s, all at once" in late.message
+    (nagle,) = examine(stream_buffered, streamed(events=64, segments=10), nginx).findings
+    assert "10 segments 39 ms apart" in nagle.message
+    assert (late.confidence, nagle.confidence) == ("certain", "likely")
 
 
 def test_a_proxy_that_cut_the_stream_is_no_lost_connection() -> None:

@@ -135,6 +135,8 @@ class Slow(Api):
     """Before the first token."""
     head_s: float = 0.0
     """Before the headers."""
+    chunked: bool = True
+    """Otherwise the end of the connection is the end of the answer, as for HTTP/1.0."""
 
     def __call__(self, connection: socket.socket, request: bytes) -> None:
         body = request.partition(b"\r\n\r\n")[2]
@@ -143,19 +145,19 @@ class Slow(Api):
             return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         time.sleep(self.head_s)
-        kind = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        how = b"Transfer-Encoding: chunked" if self.chunked else b"Connection: close"
+        kind = b"Content-Type: text/event-stream\r\n" + how + b"\r\n\r\n"
         connection.sendall(b"HTTP/1.1 200 OK\r\nServer: uvicorn\r\n" + kind)
         time.sleep(self.first_s)
         for number in range(self.tokens):
-            _chunk(connection, events(chunk({"content": f"{number}"}), done=""))
+            self._send(connection, events(chunk({"content": f"{number}"}), done=""))
             time.sleep(self.apart_s)
-        _chunk(connection, events(chunk({}, "length")))
-        connection.sendall(b"0\r\n\r\n")
+        self._send(connection, events(chunk({}, "length")))
+        connection.sendall(b"0\r\n\r\n" if self.chunked else b"")
 
-
-def _chunk(connection: socket.socket, text: str) -> None:
-    data = text.encode()
-    connection.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+    def _send(self, connection: socket.socket, text: str) -> None:
+        data = text.encode()
+        connection.sendall(b"%x\r\n%s\r\n" % (len(data), data) if self.chunked else data)
 
 
 GONE: Reply = ("404 Not Found", "404 page not found")

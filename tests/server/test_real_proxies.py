@@ -44,6 +44,29 @@ def test_compression_that_keeps_a_stream_back(tmp_path: Path) -> None:
     assert "compresses them (gzip)" in report["primary"]["message"]
 
 
+@pytest.mark.parametrize("apart_s", [0.03, 0.1])
+def test_nginx_fills_its_buffer(apart_s: float, tmp_path: Path) -> None:
+    """An answer without chunks is kept until the buffer is full, however slow the tokens are."""
+    plain = "location / {{ proxy_pass http://127.0.0.1:{}; proxy_buffering {}; }}"
+    with serve(Slow(apart_s=apart_s, chunked=False)) as engine:
+        with nginx(tmp_path / "on", plain.format(engine, "on")) as port:
+            buffered = probed(tmp_path, f"http://127.0.0.1:{port}", timeout="10")
+        with nginx(tmp_path / "off", plain.format(engine, "off")) as port:
+            passed = probed(tmp_path, f"http://127.0.0.1:{port}", timeout="10")
+    assert buffered["primary"]["check"] == "server-stream-buffered"
+    assert buffered["primary"]["confidence"] == "certain"
+    assert passed["primary"] is None
+
+
+def test_nginx_passes_slow_chunks_on(tmp_path: Path) -> None:
+    """Nagle's algorithm, which it leaves on, holds a token no longer than the next one takes."""
+    place = "location / {{ proxy_pass http://127.0.0.1:{}; proxy_buffering on; }}"
+    with serve(Slow(apart_s=0.06)) as engine, nginx(tmp_path / "n", place.format(engine)) as port:
+        report = probed(tmp_path, f"http://127.0.0.1:{port}", timeout="10")
+    assert report["primary"] is None
+    assert streamed(report)["segments"] * 3 > streamed(report)["events"]
+
+
 def test_haproxy_is_transparent(tmp_path: Path) -> None:
     """`timeout client` of 2 s ends nothing while the server is waited for."""
     more = "option http-no-delay"
