@@ -328,7 +328,7 @@ def _apply(
     session: Session, groups: Sequence[Group], yes: bool, format: str, output: str | None
 ) -> None:
     from infer_doctor.fixing import show
-    from infer_doctor.fixing.apply import Applying, interruptible
+    from infer_doctor.fixing.apply import Applying, interruptible, moves
     from infer_doctor.fixing.journal import state_folder
 
     ready = [group for group in groups if group.state == "ready"]
@@ -345,11 +345,13 @@ def _apply(
             break
     before = {(row.check, row.fingerprint) for row in session.findings(everything=True)}
     if any(row.result == "applied" for row in outcomes):
-        session.examine()
-        outcomes = [
-            applying.judge(row, session.results) if row.result == "applied" else row
-            for row in outcomes
-        ]
+        subjects = session.examination.subjects
+        try:
+            session.examine()
+            moved = moves(subjects, session.examination.subjects)
+            outcomes = applying.judged(outcomes, session.results, moved)
+        except click.ClickException as error:  # nobody can read what stands there now
+            outcomes = applying.all_back(outcomes, error.format_message())
         if any(row.result == "taken back" for row in outcomes):
             session.examine()
     applying.end()

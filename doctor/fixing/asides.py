@@ -29,7 +29,7 @@ class Aside:
             "kind": "aside",
             "text": self.text,
             "path": self.path,
-            "kept": f"{self.path}.infer-doctor-{journal.id}" if found else None,
+            "kept": _free(f"{self.path}.infer-doctor-{journal.id}") if found else None,
             "before": found,
             "after": identity(self.new) if self.new else None,
         }
@@ -45,6 +45,15 @@ class Aside:
             os.rename(self.new, self.path)
         sync_folder(os.path.dirname(self.path))
         return {}
+
+
+def _free(name: str) -> str:
+    """A name that nothing has: on a volume that outlives its containers, each counts from 0001."""
+    number, free = 0, name
+    while os.path.lexists(free):
+        number += 1
+        free = f"{name}-{number}"
+    return free
 
 
 def prepared(path: str, new: str | None, text: str) -> Aside:
@@ -88,14 +97,15 @@ def state(run: Run, record: Record) -> State:
 def take_back(run: Run, record: Record) -> None:
     """The old one again."""
     path, aside = record["path"], record["kept"]
-    if state(run, record) == "new":
+    found = state(run, record)
+    if found == "new":
         if aside:
             os.rename(aside, path)
         elif os.path.isdir(path):
             shutil.rmtree(path)
         else:
             os.unlink(path)
-    elif aside and identity(aside) == record["before"]:
+    elif found == "old" and aside and identity(aside) == record["before"]:
         with contextlib.suppress(OSError):
             os.unlink(aside)  # a second name of the file that is there
     sync_folder(os.path.dirname(path))

@@ -66,6 +66,12 @@ class Drafts:
         """These are the texts now."""
         self._text.update(new)
 
+    def reread(self) -> None:
+        """Some of the changes were taken back: the files say what stands there."""
+        for path in self._text:
+            if path != COMMAND_LINE and (content := current(path)) is not None:
+                self._text[path] = content.data.decode("utf-8")
+
 
 def key(file: str) -> str:
     """A file by the name under which it is replaced."""

@@ -65,6 +65,24 @@ def blocks(run: Run) -> None:
         )
 
 
+def require_own(run: Run, numbers: Collection[int]) -> None:
+    """Raise Refused unless what these steps changed last is as they left it."""
+    last = {_thing(step): step for step in run.left if step["n"] in numbers}
+    for step in last.values():
+        if kind_of(step).state(run, step) == "changed":
+            raise Refused(f"{step['text']}: was changed after the fix")
+
+
+def above(run: Run, numbers: Collection[int]) -> set[int]:
+    """The later steps that changed again what these did: the bytes of before would take them away."""
+    things = {_thing(step) for step in run.left if step["n"] in numbers}
+    return {
+        step["n"]
+        for step in run.left
+        if _thing(step) in things and step["n"] > min(numbers) and step["n"] not in numbers
+    }
+
+
 def take_back(
     run: Run, journal: Journal, wanted: Collection[int] | None = None, *, forced: bool = False
 ) -> list[str]:

@@ -364,6 +364,77 @@ def test_not_cured_is_taken_back(bench: Bench) -> None:
     assert bench.file.read_text() == TEXT
 
 
+def _row(outcome: Outcome, *, left: bool) -> CheckResult:
+    (finding,) = outcome.group.findings
+    return CheckResult(
+        check=finding.check,
+        subject=finding.subject,
+        outcome="failed" if left else "passed",
+        reason=None,
+        duration_ms=0.0,
+        findings=(finding,) if left else (),
+    )
+
+
+def _variable(file: Path) -> Edit:
+    return Edit(text="set A", file=str(file), format="shell", what="variable", do="set",
+                name="A", value="1", line=2, anchor="a")  # fmt: skip
+
+
+def test_what_is_taken_back_goes_from_under_a_later_one(bench: Bench) -> None:
+    """Both changed one file; the second stays, at its line."""
+    first = bench.do(set_port(bench.file), name="one")
+    second = bench.do(_variable(bench.file), name="two")
+    assert second.result == "applied"
+    assert "9000" in bench.file.read_text()
+    assert bench.applying.judge(first, [_row(first, left=True)]).result == "taken back"
+    assert bench.applying.judge(second, [_row(second, left=False)]).result == "cured"
+    bench.applying.end()
+    assert bench.file.read_text() == "# mine\nexport A=1\nvllm serve m --port 8000\n"
+    undo(bench.state, "0001")
+    assert bench.file.read_text() == TEXT
+
+
+def test_what_stands_under_more_than_text_stays_and_is_told(bench: Bench) -> None:
+    first = bench.do(set_port(bench.file), name="one")
+    bench.do(RemoveFiles(text="r", files=(str(bench.file),)), name="two")
+    judged = bench.applying.judge(first, [_row(first, left=True)])
+    assert judged.result == "not cured"
+    assert judged.why
+    assert judged.why.endswith("it stays: on top of it stands two")
+    undo(bench.state, "0001")
+    assert bench.file.read_text() == TEXT
+
+
+def test_what_somebody_else_changed_meanwhile_is_not_taken_back(bench: Bench) -> None:
+    applied = bench.do(set_port(bench.file))
+    bench.file.write_text(bench.file.read_text() + "# just now\n")
+    judged = bench.applying.judge(applied, [_row(applied, left=True)])
+    assert judged.result == "not cured"
+    assert judged.why
+    assert judged.why.endswith("was changed after the fix")
+    assert bench.file.read_text().endswith("9000\n# just now\n")
+    assert read(bench.state, "0001").left
+
+
+def test_a_launch_that_is_gone_comes_back(bench: Bench) -> None:
+    applied = bench.do(set_port(bench.file))
+    judged = bench.applying.judge(applied, [_row(applied, left=False)], {"host": None})
+    assert (judged.result, judged.why) == ("taken back", "host is no longer found")
+    assert bench.file.read_text() == TEXT
+
+
+def test_where_there_is_no_second_look_all_is_as_before(bench: Bench) -> None:
+    outcomes = [
+        bench.do(set_port(bench.file), name="one"),
+        bench.do(_variable(bench.file), name="two"),
+    ]
+    back = bench.applying.all_back(outcomes, "cannot be read")
+    assert [(row.result, row.why) for row in back] == [("taken back", "cannot be read")] * 2
+    assert bench.file.read_text() == TEXT
+    assert not read(bench.state, "0001").left
+
+
 def test_undecided_stays(bench: Bench) -> None:
     judged = _judged(bench, left=False, outcome="blocked")
     assert (judged.result, judged.why) == ("undecided", "a-b: timeout")

@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,6 +132,35 @@ def test_each_group_is_asked_for(run: Run) -> None:
     assert "cured: " in out
     text = (run.home / "start.sh").read_text()
     assert ("--swap-space" in text) != ("VLLM_USE_V1" in text)
+
+
+def test_launches_that_a_fix_moves(run: Run) -> None:
+    """They are called by their line; the second is looked at again where it stands then."""
+    text = "export VLLM_USE_V1=1\nvllm serve a --swap-space 4 &\nvllm serve b --swap-space 4\n"
+    (run.home / "two.sh").write_text(text)
+    done = run("fix", "two.sh", *SELECT, "--apply", "--yes")
+    results = [line.partition(":")[0] for line in done.stdout.splitlines() if ": " in line[:12]]
+    assert set(results) == {"cured"}, done.stdout
+    assert (run.home / "two.sh").read_text() == "vllm serve a &\nvllm serve b\n"
+
+
+def test_a_file_that_goes_before_the_second_look(run: Run) -> None:
+    """What came of it is told, and the run is closed."""
+    leader, follower = pty.openpty()
+    process = run.start("fix", "start.sh", *SELECT, "--apply", stdin=follower)
+    os.write(leader, b"y\n")
+    journal = run.home / ".local/state/infer-doctor/0001/journal.jsonl"
+    while not journal.exists() or '"done"' not in journal.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    (run.home / "start.sh").unlink()
+    os.write(leader, b"n\n")
+    out, _ = process.communicate(timeout=60)
+    os.close(leader)
+    os.close(follower)
+    assert "not cured: " in out
+    assert "it stays: " in out
+    assert "was stopped" not in run("history").stdout
 
 
 def test_patch_applies_with_git(run: Run) -> None:
