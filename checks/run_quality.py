@@ -19,12 +19,15 @@ def _bounds(name: str, value: Bounds | None, unit: str = "") -> str:
 
 def _evidence(quality: Quality) -> tuple[Evidence, ...]:
     source = f"{quality.candidate} against {quality.baseline}"
+    refused = f"; both refused {quality.refused}" if quality.refused else ""
     rows = [
-        f"{quality.compared} of {quality.prompts} prompts compared",
+        f"{quality.compared} of {quality.prompts} prompts compared{refused}",
         _bounds("top-1 agreement until the first difference", quality.agreement),
         _bounds("KL of the top tokens", quality.divergence, " nats"),
         _bounds("log perplexity of the baseline's text against itself", quality.perplexity),
     ]
+    if quality.models[0] != quality.models[1]:
+        rows.append(f"model {quality.models[1]}, the baseline's is {quality.models[0]}")
     if quality.noise is not None:
         rows.append(_bounds("KL of the baseline asked twice", quality.noise, " nats"))
     if quality.worst:
@@ -55,6 +58,8 @@ def quality_degraded(quality: Quality) -> Iterator[Finding]:
     ## Fix safety
     Manual: the launch has to be changed.
     """
+    if quality.verdict == "cannot-tell" and quality.gaps:
+        raise Unavailable("; ".join(quality.gaps))
     if quality.verdict == "cannot-tell":
         raise Unavailable(
             f"{quality.compared} prompts do not tell whether the answers are worse: give more "

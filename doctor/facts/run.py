@@ -234,4 +234,7 @@ class Quality:
     tried: tuple[str, ...] = ()
     worst: tuple[str, ...] = ()
     """Names of the prompts that differ most."""
+    models: tuple[str, str] = ("", "")
+    refused: int = 0
+    """Prompts that both refused."""
     gaps: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ def answer(
     if question == "timeout":
         return _timeout(session, options, keeper)
     if question == "quality":
-        return _quality(session, options, note)
+        return _quality(session, options, keeper, note)
     return _load(start)
 
 
@@ -65,7 +65,7 @@ def replay(question: str, kept: Kept, options: dict[str, Any]) -> Answered:
     if question == "timeout":
         return _of_ramp(kept)
     if question == "quality":
-        return _kept_quality(kept.folder, options)
+        return _kept_quality(kept, options)
     return _load(kept.start)
 
 
@@ -100,7 +100,7 @@ def _timeout(session: Session, options: dict[str, Any], keeper: Keeper) -> Answe
     return {**facts, Ramp: found}, {**_told([seen]), "ramp": keeper.data["ramp"]}
 
 
-def _quality(session: Session, options: dict[str, Any], note: Note) -> Answered:
+def _quality(session: Session, options: dict[str, Any], keeper: Keeper, note: Note) -> Answered:
     asked = prompts.of_file(options["prompts"]) if options["prompts"] else prompts.built_in()
     candidate = comparing.Side(name="the launch", plan=session.plan, model=session.model)
     names = switching.removable(session.plan)
@@ -114,22 +114,45 @@ def _quality(session: Session, options: dict[str, Any], note: Note) -> Answered:
         baseline = comparing.Side(name="without them", plan=plan, model=session.model)
     else:
         raise NoRun("nothing in the launch changes answers: --against names a baseline")
-    found, first, second, _ = comparing.judge(baseline, candidate, asked, options["tokens"], note)
+    found, first, second, again = comparing.judge(
+        baseline, candidate, asked, options["tokens"], note
+    )
+    keeper.data = {"cause": found.cause, "cure": found.cure, "tried": found.tried}
     if options["keep"]:
-        answers.keep(session.plan.logs, {"baseline": first, "candidate": second}, note)
+        kept = {"baseline": first, "candidate": second, "again": again}
+        answers.keep(session.plan.logs, kept, note)
     return {Quality: found}, {"quality": dataclasses.asdict(found)}
 
 
-def _kept_quality(folder: str, options: dict[str, Any]) -> Answered:
+def _kept_quality(kept: Kept, options: dict[str, Any]) -> Answered:
     asked = prompts.of_file(options["prompts"]) if options["prompts"] else prompts.built_in()
+    twice = os.path.join(kept.folder, "again.json")
     try:
         first, second = (
-            answers.read(os.path.join(folder, name)) for name in ("baseline.json", "candidate.json")
+            answers.read(os.path.join(kept.folder, name))
+            for name in ("baseline.json", "candidate.json")
         )
+        again = answers.read(twice) if os.path.exists(twice) else None
     except answers.BadAnswers as error:
         raise BadRun(str(error)) from None
-    found = quality.compare(asked, first, second)
+    if not any(prompt.id in first.rows for prompt in asked):
+        raise BadRun(
+            f"{kept.folder} answers none of these prompts: give those of the run (--prompts)"
+        )
+    found = quality.compare(asked, first, second, again=again)
+    if found.verdict == "degraded":
+        found = _with_cause(found, kept)
     return {Quality: found}, {"quality": dataclasses.asdict(found)}
+
+
+def _with_cause(found: Quality, kept: Kept) -> Quality:
+    """What was found by starts that a replay does not make."""
+    names = ("cause", "cure", "tried")
+    values = {**dataclasses.asdict(found), **{n: kept.data[n] for n in names if n in kept.data}}
+    try:
+        return typed(Quality, values)
+    except (AttributeError, TypeError) as error:
+        raise BadRun(f"{kept.folder} holds no comparison: {error}") from None
 
 
 def _of_ramp(kept: Kept) -> Answered:

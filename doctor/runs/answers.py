@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from infer_doctor.runs.endpoint import (
 from infer_doctor.runs.prompts import Prompt
 from infer_doctor.runs.typed import typed
 from infer_doctor.server.dialect import Dialect
+from infer_doctor.server.http import Answer as Answered
 from infer_doctor.server.sse import error_text
 
 TOP = 5
@@ -31,6 +33,17 @@ OF_VLLM = ("return_token_ids", "return_tokens_as_token_ids")
 
 BY_ID = "token_id:"
 """How vLLM writes a token that is asked for by its id."""
+
+TOO_MANY = 429
+PASSING = (408, 425, TOO_MANY, 502, 503, 504)
+"""Answers of a server or proxy that is busy or away; they say nothing about its answers."""
+
+PATIENCE_S = 60.0
+"""How long a server that says so (429, Retry-After) is waited for, in all."""
+
+BACK_OFF_S = 1.0
+LONGEST_S = 16.0
+"""Where it does not say for how long: doubled from the one to the other."""
 
 AT_ONCE = 8
 ANSWER_S = 300.0
@@ -48,6 +61,8 @@ class Answer:
     """One answer. `top` has the most likely tokens of each position with their log probabilities.
 
     `scored` are the log probabilities that this endpoint gives to the tokens of the other's answer.
+    `thought` is what a reasoning model wrote before the text. `passing` is an error that says nothing
+    about the model: the server was busy or away.
     """
 
     prompt: str
@@ -60,16 +75,25 @@ class Answer:
     prompt_ids: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     scored: tuple[float, ...] = ()
+    thought: str = ""
+    passing: bool = False
+
+    @property
+    def whole(self) -> str:
+        """All that was written."""
+        return self.thought + self.text
 
 
 @frozen
 class Answers:
-    """All answers of one endpoint, by prompt; `chat` is None where it was not kept."""
+    """All answers of one endpoint, by prompt; `chat` and `tokens` (what was asked for) are None where
+    they were not kept."""
 
     name: str
     model: str
     rows: Mapping[str, Answer]
     chat: bool | None = None
+    tokens: int | None = None
 
 
 def ask(
@@ -118,7 +142,9 @@ async def _ask(
     if all(row.error for row in rows.values()):
         first = next(iter(rows.values()))
         raise NoServer(f"{where} answered none of {len(rows)} prompts: {first.error}")
-    return Answers(name=name or where, model=endpoint.model, rows=rows, chat=asker.chat)
+    return Answers(
+        name=name or where, model=endpoint.model, rows=rows, chat=asker.chat, tokens=tokens
+    )
 
 
 class _Asker:
@@ -131,19 +157,47 @@ class _Asker:
         self._extra: dict[str, Any] = {}
         """What the endpoint takes beyond the prompt."""
         self.chat = True
+        self._free = 0.0
+        """When the server may be asked again."""
+        self._waits = 0
+        """Since it answered last."""
+        self._patience = PATIENCE_S
+
+    def _is_busy(self, answer: Answered) -> bool:
+        """Whether it wants to be asked again later, and there is patience left: all wait together."""
+        told = answer.headers.get("retry-after", "")
+        if answer.status != TOO_MANY and not (answer.status in PASSING and told):
+            self._waits = 0
+            return False
+        wait = float(told) if told.isdigit() else min(BACK_OFF_S * 2.0**self._waits, LONGEST_S)
+        now = time.monotonic()
+        until = now + max(wait, BACK_OFF_S)
+        more = until - max(now, self._free)
+        if more <= 0:  # another one waits longer already
+            return True
+        if more > self._patience:
+            return False
+        self._patience -= more
+        self._free = until
+        self._waits += 1
+        return True
 
     async def _post(self, path: str, body: dict[str, Any]) -> tuple[int | None, Any, str]:
         whole = {"model": self._endpoint.model, **body}
         while True:
+            await asyncio.sleep(max(0.0, self._free - time.monotonic()))
             spoken = self._dialect.spoken(whole)
             answer = await self._endpoint.post(path, spoken, ANSWER_S)
+            if self._is_busy(answer):
+                continue
             try:
                 found = json.loads(answer.body) if answer.body else None
             except (ValueError, RecursionError):
                 found = None
             said = error_text(found) or answer.said or f"HTTP {answer.status}"
             if not self._dialect.learn(spoken, answer.status, said):
-                return answer.status, found, mask_line(said)[:200]
+                status = None if answer.error else answer.status  # cut off, it is none
+                return status, found, mask_line(said)[:200]
 
     async def settle(self, *, completions: bool) -> None:
         """Chats or completions, and what may be asked for beside the text: once, for all prompts.
@@ -175,7 +229,8 @@ class _Asker:
         """One prompt, greedily."""
         status, found, said = await self._ask(prompt.text, self._tokens)
         if status != 200 or not isinstance(found, dict) or not found.get("choices"):
-            return Answer(prompt=prompt.id, error=said)
+            passing = status is None or status in PASSING
+            return Answer(prompt=prompt.id, error=said, passing=passing)
         try:
             return _read(prompt.id, found, chat=self.chat)
         except (AttributeError, KeyError, TypeError, ValueError):
@@ -205,7 +260,9 @@ class _Asker:
 
 def _read(id: str, found: dict[str, Any], *, chat: bool) -> Answer:
     choice = found["choices"][0]
-    text = (choice.get("message") or {}).get("content") if chat else choice.get("text")
+    message = choice.get("message") or {}
+    text = message.get("content") if chat else choice.get("text")
+    thought = message.get("reasoning_content") or message.get("reasoning")
     logprobs = choice.get("logprobs") or {}
     tokens: list[str] = []
     values: list[float] = []
@@ -229,6 +286,7 @@ def _read(id: str, found: dict[str, Any], *, chat: bool) -> Answer:
         top=tuple(top),
         prompt_ids=tuple(prompt_ids),
         ids=tuple(choice.get("token_ids") or ()),
+        thought=str(thought or ""),
     )
 
 
@@ -242,7 +300,7 @@ def write(answers: Answers, path: str) -> None:
     """As a file that `compare` takes instead of an endpoint."""
     rows = {id: dataclasses.asdict(row) for id, row in answers.rows.items()}
     whole = {"form": FORM, "name": answers.name, "model": answers.model, "chat": answers.chat}
-    whole["answers"] = rows
+    whole |= {"tokens": answers.tokens, "answers": rows}
     Path(path).write_text(json.dumps(whole) + "\n", encoding="utf-8")
 
 
@@ -265,7 +323,9 @@ def read(path: str) -> Answers:
         if found["form"] != FORM:
             raise BadAnswers(f"{path} was written in another form by another version")
         rows = {id: typed(Answer, row) for id, row in found["answers"].items()}
-        whole = {name: found.get(name) for name in ("name", "model", "chat")}
+        shown = [len(row.tokens) for row in rows.values() if row.finish == "length" and row.tokens]
+        found.setdefault("tokens", max(shown, default=None))  # an earlier version did not write it
+        whole = {name: found.get(name) for name in ("name", "model", "chat", "tokens")}
         return dataclasses.replace(typed(Answers, {**whole, "rows": {}}), rows=rows)
     except (OSError, UnicodeDecodeError) as error:
         raise BadAnswers(f"{path}: {error}") from None

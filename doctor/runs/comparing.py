@@ -96,6 +96,7 @@ def judge(
     note: Callable[[str], None],
 ) -> tuple[Quality, Answers, Answers, Answers | None]:
     """Ask both and compare; where the candidate is a launch and degraded, switch one thing at a time."""
+    tokens = _length(baseline, candidate, prompts, tokens, note)
     first, again = baseline_of(baseline, prompts, tokens)
     second = answers_of(candidate, prompts, tokens, score=first)
     found = compare(prompts, first, second, again=again)
@@ -109,6 +110,38 @@ def judge(
 
     found = find_cause(found, baseline.plan, candidate.plan, one, note)
     return found, first, second, again
+
+
+def _length(
+    baseline: Side,
+    candidate: Side,
+    prompts: Sequence[Prompt],
+    tokens: int,
+    note: Callable[[str], None],
+) -> int:
+    """Tokens to ask for: those of the answers that are there already, or longer ones would loop more often.
+
+    Raises BadAnswers.
+    """
+    kept = [side for side in (baseline, candidate) if side.recorded is not None]
+    lengths = set()
+    for side in kept:
+        assert side.recorded is not None
+        if not any(prompt.id in side.recorded.rows for prompt in prompts):
+            raise asking.BadAnswers(
+                f"{side.name} answers none of these prompts: give those of then (--prompts FILE)"
+            )
+        lengths.add(side.recorded.tokens)
+    if len(lengths - {None}) > 1:
+        one, other = sorted(value for value in lengths if value is not None)
+        raise asking.BadAnswers(
+            f"answers of at most {one} and of at most {other} tokens are not compared: "
+            f"record both with the same --tokens"
+        )
+    found = next((value for value in lengths if value is not None), tokens)
+    if found != tokens and len(kept) < 2:
+        note(f"asks for {found} tokens, as the recorded answers have")
+    return found
 
 
 def side_of(target: str, folder: str, limits: Limits, python: str | None) -> Side:

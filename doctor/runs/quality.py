@@ -6,18 +6,18 @@ All statistics are over prompts, which are independent of each other; tokens of 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import random
-import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from infer_doctor.facts.run import Bounds, Quality
 from infer_doctor.frozen import frozen
 from infer_doctor.runs.answers import BY_ID, Answer, Answers
+from infer_doctor.runs.broken import Row, counts, distinct
 from infer_doctor.runs.prompts import Prompt
+from infer_doctor.units import plural
 
 DIVERGENCE = 0.03
 """Mean KL divergence in nats that counts as degraded: what 4-bit weights cost and 8-bit ones do not.
@@ -32,27 +32,23 @@ NOISE_FACTOR = 3.0
 """Two runs of one server differ too (other batches, other kernels): what is not three times as much is
 not told apart from that."""
 
+UNANSWERED = 0.1
+"""Of the prompts: where more got no answer because a server was busy or away, nothing is called the
+same; ours."""
+
+ALIKE = 8
+"""Characters with which two answers begin alike; if their first tokens differ all the same, then tokens
+are cut or named otherwise."""
+
+FEWEST_ALIKE = 3
+"""Answers that show it; one alone may be spelled with other tokens by chance."""
+
 FEWEST = 20
 """Prompts with fewer no bound of a mean says much."""
 
 RESAMPLES = 1000
 SURE = 0.01
 """Of the sign test for broken answers: one in a hundred by chance."""
-
-SHORTEST_LOOP = 3
-LOOP_TOKENS = 24
-"""A period that fills the last 24 tokens at least three times is a loop."""
-
-MARKS = re.compile(r"(?:!\s*){8,}")
-"""What an fp16 overflow or a wrong kernel makes of every answer: token 0 of many tokenizers is "!"."""
-
-TIE = 1e-3
-"""Log probabilities that differ by less are printed the same, or were computed in another order."""
-
-CJK = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
-LATIN = re.compile(r"[A-Za-z]")
-LETTERS = 12
-"""Fewer letters tell no language."""
 
 
 @frozen
@@ -66,6 +62,8 @@ class Pair:
     divergence: float | None
     worse: float | None
     """Mean log probability that the candidate takes from the baseline's own tokens."""
+    length: int = 0
+    """Of the longer answer, in tokens or characters."""
 
 
 def pair(baseline: Answer, candidate: Answer) -> Pair:
@@ -74,8 +72,8 @@ def pair(baseline: Answer, candidate: Answer) -> Pair:
         baseline, candidate = (
             dataclasses.replace(row, tokens=(), top=()) for row in (baseline, candidate)
         )
-    one = baseline.tokens or tuple(baseline.text)
-    other = candidate.tokens or tuple(candidate.text)
+    one = baseline.tokens or tuple(baseline.whole)
+    other = candidate.tokens or tuple(candidate.whole)
     same = 0
     for left, right in zip(one, other, strict=False):
         if left != right:
@@ -96,6 +94,7 @@ def pair(baseline: Answer, candidate: Answer) -> Pair:
         first=first,
         divergence=sum(values) / len(values) if values else None,
         worse=worse,
+        length=longest,
     )
 
 
@@ -170,14 +169,21 @@ def compare(
         if prompt.id in baseline.rows and prompt.id in candidate.rows
     ]
     good = [row for row in rows if not row[1].error and not row[2].error]
+    gaps = _gaps(rows)
+    if _are_cut_otherwise(good):
+        good = [(prompt, _as_text(one), _as_text(other)) for prompt, one, other in good]
+        gaps.append(
+            "the two cut or name tokens otherwise (another tokenizer, or another engine): only equal "
+            "texts can be told"
+        )
     pairs = [pair(one, other) for _, one, other in good]
     noise = _noise(baseline, again)
     divergences = _enough([row.divergence for row in pairs if row.divergence is not None])
     perplexity = _enough([row.worse for row in pairs if row.worse is not None])
-    broken = _broken(good)
+    broken = counts(good)
     reasons = _reasons(divergences, perplexity, noise, broken)
-    failed = [row for row in rows if row[2].error and not row[1].error]
-    spared = sum(bool(row[1].error) and not row[2].error for row in rows)
+    failed = [r for r in rows if r[2].error and not r[2].passing and not r[1].error]
+    spared = sum(bool(r[1].error) and not r[1].passing and not r[2].error for r in rows)
     lost = False
     if baseline.chat and candidate.chat is False:
         lost = True
@@ -186,6 +192,13 @@ def compare(
         lost = True
         reasons.append(f"{len(failed)} of {len(rows)} prompts failed: {failed[0][2].error}")
     first = [row.first for row in pairs if row.first is not None]
+    verdict = "degraded" if lost else _verdict(reasons, divergences, perplexity, pairs)
+    if verdict == "same" and _passed(rows) > UNANSWERED * len(rows):
+        verdict = "cannot-tell"
+    if verdict == "cannot-tell" and divergences is None and len(pairs) >= FEWEST and not gaps:
+        gaps.append(
+            "the texts differ, and without log probabilities of both nothing tells whether they are worse"
+        )
     worst = sorted(pairs, key=lambda row: -(row.divergence or 0.0))[:3]
     names = {prompt.id: prompt.name for prompt in prompts}
     return Quality(
@@ -193,7 +206,7 @@ def compare(
         candidate=candidate.name,
         prompts=len(prompts),
         compared=len(good),
-        verdict="degraded" if lost else _verdict(reasons, divergences, perplexity, pairs),
+        verdict=verdict,
         reasons=tuple(reasons),
         agreement=bounds([row.agreement for row in pairs]),
         first_difference=sorted(first)[len(first) // 2] if first else None,
@@ -201,9 +214,42 @@ def compare(
         noise=noise,
         perplexity=perplexity,
         **broken,  # type: ignore[arg-type]
-        distinct=(_distinct([r[1] for r in good]), _distinct([r[2] for r in good])),
+        distinct=(distinct([r[1] for r in good]), distinct([r[2] for r in good])),
         worst=tuple(names[row.prompt] for row in worst if row.divergence),
+        models=(baseline.model, candidate.model),
+        refused=sum(bool(row[1].error) and bool(row[2].error) for row in rows),
+        gaps=tuple(gaps) if verdict == "cannot-tell" else (),
     )
+
+
+def _passed(rows: Sequence[Row]) -> int:
+    """Prompts that got no answer for a reason that says nothing about the model."""
+    return sum(one.passing or other.passing for _, one, other in rows)
+
+
+def _gaps(rows: Sequence[Row]) -> list[str]:
+    said = Counter(side.error for row in rows for side in row[1:] if side.passing)
+    if not said:
+        return []
+    told = said.most_common(1)[0][0]
+    return [f"{_passed(rows)} of {plural(len(rows), 'prompt')} got no answer: {told}"]
+
+
+def _are_cut_otherwise(rows: Sequence[Row]) -> bool:
+    """Whether answers that begin alike differ in their first tokens: those cannot be compared."""
+    alike = [
+        one.tokens[0] != other.tokens[0]
+        for _, one, other in rows
+        if one.tokens
+        and other.tokens
+        and _form(one) == _form(other)
+        and one.whole[:ALIKE] == other.whole[:ALIKE] != ""
+    ]
+    return sum(alike) >= max(FEWEST_ALIKE, len(alike) / 2)
+
+
+def _as_text(answer: Answer) -> Answer:
+    return dataclasses.replace(answer, tokens=(), top=(), logprobs=(), scored=())
 
 
 def _enough(values: Sequence[float]) -> Bounds | None:
@@ -280,75 +326,11 @@ def _verdict(
     if reasons:
         return "degraded"
     if divergences is None:  # no log probabilities: only equal texts prove sameness
-        return "same" if all(row.first is None for row in pairs) else "cannot-tell"
+        told = sum(row.length > 0 for row in pairs)
+        alike = told >= FEWEST and all(row.first is None for row in pairs)
+        return "same" if alike else "cannot-tell"
     near = (
         divergences.high > DIVERGENCE
     )  # a larger limit comes of noise, which hides what is below it
     worse = perplexity is not None and perplexity.high > PERPLEXITY
     return "cannot-tell" if near or worse else "same"
-
-
-def _broken(rows: Sequence[tuple[Prompt, Answer, Answer]]) -> dict[str, tuple[int, int]]:
-    """How many answers of each side are broken in each way."""
-    tests: dict[str, Callable[[Prompt, Answer], bool]] = {
-        "empty": lambda _, answer: not answer.text.strip(),
-        "loops": lambda _, answer: loops(answer),
-        "marks": lambda _, answer: bool(MARKS.search(answer.text)),
-        "language": _switched,
-        "format": _no_json,
-        "sampled": lambda _, answer: _sampled(answer),
-    }
-    return {
-        name: (sum(test(p, one) for p, one, _ in rows), sum(test(p, two) for p, _, two in rows))
-        for name, test in tests.items()
-    }
-
-
-def loops(answer: Answer) -> bool:
-    """Whether the end of the answer repeats one piece at least three times."""
-    words = answer.tokens or tuple(answer.text)
-    if len(words) < LOOP_TOKENS:
-        return False
-    for period in range(1, LOOP_TOKENS // SHORTEST_LOOP + 1):
-        tail = words[-LOOP_TOKENS:]
-        if all(tail[i] == tail[i + period] for i in range(len(tail) - period)):
-            return True
-    return False
-
-
-def _switched(prompt: Prompt, answer: Answer) -> bool:
-    chinese, latin = len(CJK.findall(answer.text)), len(LATIN.findall(answer.text))
-    if chinese + latin < LETTERS:
-        return False
-    if prompt.language == "cjk":
-        return chinese < latin / 4
-    return prompt.language == "latin" and chinese > latin
-
-
-def _sampled(answer: Answer) -> bool:
-    """Whether a token was not the likeliest of its own list: temperature 0 alone never does that."""
-    rows = zip(answer.logprobs, answer.top, strict=False)
-    return any(top and value < max(top.values()) - TIE for value, top in rows)
-
-
-def _no_json(prompt: Prompt, answer: Answer) -> bool:
-    if prompt.format != "json" or answer.finish == "length":
-        return False
-    text = answer.text.strip()
-    fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", text, re.S)
-    try:
-        json.loads(fenced[1] if fenced else text)
-    except ValueError:
-        return True
-    return False
-
-
-def _distinct(answers: Sequence[Answer]) -> float:
-    """distinct-2: different pairs of neighbours over all pairs, the mean of the answers."""
-    found = []
-    for answer in answers:
-        words = answer.tokens or tuple(answer.text)
-        neighbours = list(pairwise(words))
-        if neighbours:
-            found.append(len(set(neighbours)) / len(neighbours))
-    return round(sum(found) / len(found), 4) if found else 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REFUSALS = (400, 422)
-OPTIONAL = ("stream_options", "ignore_eos", "temperature", "tool_choice")
+OPTIONAL = ("stream_options", "ignore_eos", "temperature", "tool_choice", "seed")
 RENAMED = "max_completion_tokens"
 
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from infer_doctor.runs.answers import Answer, Answers
+from infer_doctor.runs.broken import loops
 from infer_doctor.runs.prompts import Prompt, built_in
-from infer_doctor.runs.quality import _more, bounds, compare, divergence, loops, pair
+from infer_doctor.runs.quality import _more, bounds, compare, divergence, pair
 
 TOKENS = 24
 
