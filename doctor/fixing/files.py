@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import pwd
+import re
 import stat
 
 from infer_doctor.frozen import frozen
@@ -72,6 +73,7 @@ def require_replaceable(path: str, size: int) -> None:
     """Raise Refused when a new file of this size cannot take the place of `path`."""
     with contextlib.suppress(FileNotFoundError):
         _require_own(path, os.lstat(path))
+        _require_no_mount(path)
     folder = os.path.dirname(path)
     while not os.path.isdir(folder):
         if os.path.lexists(folder):
@@ -96,6 +98,24 @@ def _require_own(path: str, found: os.stat_result) -> None:
     if found.st_nlink > 1:
         raise Refused(
             f"{path}: has {found.st_nlink} names (hard links), which a new file would part"
+        )
+
+
+MOUNTS = "/proc/self/mountinfo"
+
+
+def _require_no_mount(path: str) -> None:
+    """A mount point cannot be renamed over: EBUSY, rename(2)."""
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            points = [line.split(" ")[4] for line in file]
+    except OSError:
+        return
+    escaped = re.sub(r"[ \t\n\\]", lambda found: f"\\{ord(found[0]):03o}", path)
+    if escaped in points:
+        raise Refused(
+            f"{path}: is a mount of its own (docker -v FILE, a volume's subPath), which no new "
+            "file can replace; change the file that is mounted here"
         )
 
 

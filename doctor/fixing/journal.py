@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infer_doctor.fixing.files import Content, Refused, sync_folder, write_new
@@ -23,19 +23,53 @@ VERSION = 1
 
 Record = dict[str, Any]
 
-NEEDED: dict[str, tuple[str, ...]] = {
-    "begin": ("at",),
-    "done": ("n", "more"),
-    "undone": ("n",),
-    "result": ("fix", "result"),
-    "keeping": ("path",),
-    "end": (),
-    "replace": ("path", "before", "after", "folders", "temporary"),
-    "aside": ("path", "kept", "before", "after"),
-    "packages": ("python", "folders", "before", "names", "kept"),
-    "process": ("pid", "started"),
+NoneType = type(None)
+
+NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
+    "begin": {"at": (str,)},
+    "done": {"n": (int,), "more": (dict,)},
+    "undone": {"n": (int,)},
+    "result": {"fix": (str,), "result": (str,)},
+    "keeping": {"path": (str,)},
+    "end": {},
+    "replace": {
+        "path": (str,),
+        "before": (dict, NoneType),
+        "after": (dict, NoneType),
+        "folders": (list,),
+        "temporary": (str,),
+    },
+    "aside": {
+        "path": (str,),
+        "kept": (str, NoneType),
+        "before": (list, NoneType),
+        "after": (list, NoneType),
+    },
+    "packages": {
+        "python": (str,),
+        "folders": (list,),
+        "before": (dict,),
+        "names": (dict,),
+        "kept": (str,),
+    },
+    "process": {"pid": (int,), "started": (int,)},
 }
-"""What an event holds, and what a step of each kind holds besides `n`, `text`, `fix` and `title`."""
+"""What an event holds, and what a step of each kind holds besides STEP."""
+
+STEP: dict[str, tuple[type, ...]] = {"n": (int,), "text": (str,), "fix": (str,), "title": (str,)}
+
+SAVED: dict[str, tuple[type, ...]] = {
+    "sha256": (str,),
+    "mode": (int,),
+    "uid": (int,),
+    "gid": (int,),
+}
+"""What a step that replaces says of the file of before and after."""
+
+HASH = r"[0-9a-f]{64}"
+
+LARGEST = (1 << 32) - 1
+"""Modes, uids and process numbers fit in 32 bits."""
 
 
 def state_folder() -> str:
@@ -185,6 +219,8 @@ def runs(folder: str) -> list[Run]:
 def read(folder: str, id: str) -> Run:
     """One run; a line that was cut by a kill is left out."""
     place = os.path.join(folder, id)
+    if (stranger := _stranger(place)) is not None:  # what it says to do may be meant to harm
+        return Run(id=id, folder=place, damaged=f"belongs to uid {stranger}, not to you")
     try:
         with open(os.path.join(place, "journal.jsonl"), encoding="utf-8", errors="replace") as file:
             lines = file.read().split("\n")
@@ -196,7 +232,7 @@ def read(folder: str, id: str) -> Run:
     for line in filter(None, lines):
         try:
             records.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     if records and (damage := _damage(records)):
         return Run(id=id, folder=place, damaged=damage)
@@ -221,6 +257,16 @@ def read(folder: str, id: str) -> Run:
     )
 
 
+def _stranger(place: str) -> int | None:
+    """The owner of a run's folder or journal, when it is somebody else's (sudo keeps HOME)."""
+    for path in (place, os.path.join(place, "journal.jsonl")):
+        with contextlib.suppress(OSError):
+            owner = os.lstat(path).st_uid
+            if owner != os.geteuid():
+                return owner
+    return None
+
+
 def _damage(records: Sequence[Any]) -> str | None:
     """Why these are not the records that this version writes."""
     if not all(isinstance(row, dict) for row in records):
@@ -234,12 +280,34 @@ def _damage(records: Sequence[Any]) -> str | None:
         needed = NEEDED.get(str(row.get("event")))
         if row.get("event") == "step":
             needed = NEEDED.get(str(row.get("kind")))
-            needed = None if needed is None else ("n", "text", "fix", "title", *needed)
-        if needed is None or not all(name in row for name in needed):
+            needed = None if needed is None else {**STEP, **needed}
+        if needed is None or not _holds(row, needed) or not _well_formed(row):
             return f"holds a line that is none of a journal ({str(row.get('event'))[:20]})"
-        if "n" in needed and not isinstance(row["n"], int):
-            return "holds a step without a number"
+    steps = [row["n"] for row in records if row["event"] == "step"]
+    told = {row["n"] for row in records if row["event"] in ("done", "undone")}
+    if steps != sorted(set(steps)) or not told <= set(steps):
+        return "has lost a line"
     return None
+
+
+def _holds(row: Record, needed: Mapping[str, tuple[type, ...]]) -> bool:
+    return all(
+        name in row and isinstance(row[name], types) and not isinstance(row[name], bool)
+        for name, types in needed.items()
+    )
+
+
+def _well_formed(row: Record) -> bool:
+    """Names without a zero byte, folders that are names, and what was saved by its parts."""
+    if row.get("kind") == "replace":
+        saved = [part for part in (row["before"], row["after"]) if part is not None]
+        if not all(_holds(part, SAVED) and re.fullmatch(HASH, part["sha256"]) for part in saved):
+            return False
+        if any(not 0 <= part[name] <= LARGEST for part in saved for name in ("mode", "uid", "gid")):
+            return False
+    names = [row.get(name) or "" for name in ("path", "temporary", "kept", "python")]
+    names += row.get("folders") or []
+    return all(isinstance(name, str) and "\0" not in name for name in names)
 
 
 def _names(folder: str) -> list[str]:

@@ -113,6 +113,8 @@ def take_back(
 def undo(folder: str, id: str) -> list[str]:
     """Take back a whole run; raises Refused."""
     run = read(folder, id)
+    if run.damaged:
+        raise Refused(f"run {id}: its journal {run.damaged}")
     journal = Journal(run)
     try:
         said = take_back(run, journal)

@@ -155,6 +155,23 @@ def small(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+def test_a_file_that_is_mounted_itself(bench: Bench, tmp_path: Path) -> None:
+    """What `docker run -v FILE:FILE` makes: the kernel lets nobody rename over it."""
+    file = tmp_path / "work" / "a b.sh"
+    file.write_text(TEXT)
+    if subprocess.run(["mount", "--bind", str(file), str(file)], capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        before = bench.written()
+        outcome = bench.do(set_port(file))
+        assert outcome.result == "refused"
+        assert outcome.why
+        assert outcome.why.startswith(f"{file}: is a mount of its own")
+        assert bench.written() == before
+    finally:
+        subprocess.run(["umount", str(file)], check=True)
+
+
 def test_full_disk(bench: Bench, small: Path) -> None:
     file = small / "start.sh"
     file.write_text(TEXT)
