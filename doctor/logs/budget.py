@@ -31,6 +31,8 @@ def utilisation(start: Start) -> float:
         return given
     parts = re.findall(r"\d+", start.version or "")
     limit, old, new = DEFAULT_UTILISATION
+    if not parts and start.old:
+        return old
     return old if len(parts) >= 2 and (int(parts[0]), int(parts[1])) < limit else new
 
 

@@ -223,7 +223,9 @@ def filled(template: str, hit: Hit) -> str:
     """A sentence with the values of the match; what was not in the line is left out."""
     groups = {name: value[:VALUE] for name, value in hit.match.groupdict().items() if value}
     template = re.sub(
-        r" ?\(\{(\w+)\}\)", lambda m: f" ({groups[m[1]]})" if m[1] in groups else "", template
+        r" ?\(((?:[a-z]+:? )?)\{(\w+)\}\)",
+        lambda m: f" ({m[1]}{groups[m[2]]})" if m[2] in groups else "",
+        template,
     )
     text = re.sub(r"\{(\w+)\}", lambda m: groups.get(m[1], "..."), template)
     return mask_line(" ".join(text.split()))

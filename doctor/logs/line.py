@@ -93,6 +93,8 @@ class Line:
     outer: bool = False
     node: str = ""
     """Address of the other node, which Ray puts beside a worker that is not here."""
+    old: bool = False
+    """Written as vLLM did before 0.8: file.py:12] without the first bracket."""
     stream: str = ""
     """The pod or compose service, where one log holds several."""
 
@@ -179,7 +181,7 @@ def _from_json(text: str) -> tuple[list[str], str | None, str] | None:
 
 def _line(text: str, outer: str | None) -> Line:
     tag = pid = level = node = ""
-    time = None
+    time, old = None, False
     for _ in range(5):
         if match := TAG.match(text):
             tag = match["tag"] or match["raylet"] or tag or match["rank"] or ""
@@ -195,6 +197,7 @@ def _line(text: str, outer: str | None) -> Line:
                 or level
             )
             time = time or groups.get("time")
+            old = old or bool(groups.get("old"))
             if match.re is ISO and not level and (kserve := KSERVE.match(text, match.end())):
                 level, match = kserve["level"], kserve
         elif match := UVICORN.match(text) or NCCL.match(text):
@@ -212,6 +215,7 @@ def _line(text: str, outer: str | None) -> Line:
         time=seconds_of(outer) if from_outside else seconds,
         outer=from_outside,
         node=node,
+        old=old,
     )
 
 

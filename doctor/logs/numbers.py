@@ -80,15 +80,16 @@ def oom_torch(hit: Hit, start: Start) -> Answer:
         "more-gpus",
         f"Split the model: --tensor-parallel-size {tensor * 2}, or serve a quantised checkpoint",
     )
-    if stage == "profile" and weights:
+    if stage == "profile":
         peak = cure(
             "lower-profile-peak",
             "Lower --max-num-batched-tokens and --max-num-seqs",
-            why="the profiled peak shrinks with both",
+            why="the profiled peak shrinks with both, and for images and videos with "
+            "--limit-mm-per-prompt",
         )
+        after = f", after {weights:g} GiB of weights" if weights else ""
         return Answer(
-            message=f"out of memory while the peak was measured, after {weights:g} GiB of weights: "
-            f"{fact}",
+            message=f"out of memory while the peak was measured{after}: {fact}",
             fixes=(peak, split),
         )
     if stage == "weights":

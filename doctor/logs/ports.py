@@ -100,6 +100,21 @@ def unknown_argument(hit: Hit, start: Start) -> Answer:
         )
     from infer_doctor.catalog.vllm_renamed import NOTES, SUCCESSORS
 
+    if hit.match.groupdict().get("program") == "api_server.py" and (
+        asked := [word for word in given if word in OPENAI_ONLY]
+    ):
+        return Answer(
+            message=f"the server that was started has no {', '.join(asked)}: it is the demo server, "
+            "not the OpenAI one",
+            fixes=(
+                cure(
+                    "openai-server",
+                    "Start python -m vllm.entrypoints.openai.api_server (vllm serve from 0.5) instead "
+                    "of vllm.entrypoints.api_server",
+                    why="the demo has neither the OpenAI routes nor an API key",
+                ),
+            ),
+        )
     fixes = []
     for word in dict.fromkeys(given):
         value = re.search(rf"{word.replace('-', '[-_]')}[ =]([^\s-]\S*)", hit.match["args"])
@@ -110,6 +125,19 @@ def unknown_argument(hit: Hit, start: Start) -> Answer:
             fixes.append(cure("remove-argument", f"Remove {word}", why=NOTES.get(word)))
     return Answer(message=f"{version} has no {', '.join(given)}", fixes=tuple(fixes))
 
+
+OPENAI_ONLY = frozenset(
+    {
+        "--api-key",
+        "--served-model-name",
+        "--chat-template",
+        "--response-role",
+        "--lora-modules",
+        "--enable-auto-tool-choice",
+        "--tool-call-parser",
+    }
+)
+"""Arguments that the OpenAI server has had since 0.2 to 0.6 and vllm/entrypoints/api_server.py never."""
 
 TRT = {
     "--max_output_len": "--max_seq_len (input plus output, from 0.11)",

@@ -31,6 +31,16 @@ QUOTED = re.compile(
 
 vllm/entrypoints/logger.py of 0.4 to 0.32; pydantic; the access lines of uvicorn and proxies."""
 
+WORKER_HEAD = re.compile(
+    r"Exception in worker \S+ while processing method (?P<method>\w+)(?:: .+?|\.)?"
+    r"(?P<tail>,? Traceback \(most recent call last\):?)?$"
+)
+"""vLLM 0.5 to 0.7 puts the exception's text into the head of the worker's traceback; the method tells the
+stage (executor/multiproc_worker_utils.py)."""
+
+ASSERTION = re.compile(r"^\s*(?P<said>assert [^#]+)")
+"""The source line above a bare AssertionError is all that it says."""
+
 GRAPH_CALL = re.compile(r"\btorch\.cuda\.graph\(|capture_model\b")
 EXCEPTION = re.compile(
     r"^(?:E\s+)?(?P<name>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Exit|Interrupt|Timeout|"
@@ -133,6 +143,8 @@ class Start:
         self.version: str | None = None
         self.engine: str | None = None
         self.marked = False
+        self.old = False
+        """Its lines are written as before vLLM 0.8."""
         self.running = False
         """The log begins when the server was already serving."""
 
@@ -165,6 +177,7 @@ class Story:
         self.starts = [Start(1, None, None)]
         self._frames: dict[str, list[str]] = {}
         self._files: dict[str, str] = {}
+        self._asserts: dict[str, tuple[Place, str]] = {}
         self._inside: set[str] = set()
         self.said = False
         self.first_time: float | None = None
@@ -188,14 +201,26 @@ class Story:
     def see(self, place: Place, line: Line) -> None:
         """Take one line."""
         self.said = True
+        self.now.old = self.now.old or line.old
         if line.time is not None:
             self.first_time = line.time if self.first_time is None else self.first_time
             self.last_time = line.time
         key = line.process
         if (own := QUOTED.match(line.text)) is not None:
             line = replace(line, text=own[0])
-        if self._in_traceback(key, line.text):
+        if head := WORKER_HEAD.search(line.text):
+            self._frames[key] = [head["method"]]
+            if head["tail"]:
+                self._inside.add(key)
+                line = replace(line, text=line.text[: head.start("tail")])
+        elif self._in_traceback(key, line.text):
+            if stated := ASSERTION.match(line.text):
+                self._asserts[key] = (place, stated["said"])
             return
+        elif line.text.strip() == "AssertionError" and key in self._asserts:
+            place, said = self._asserts.pop(key)
+            self._inside.discard(key)
+            line = replace(line, text=said)
         found = False
         for owner, match in patterns().search(line.text):
             if isinstance(owner, Mark):
