@@ -34,6 +34,9 @@ GATEWAY_STATUS = (502, 503, 504)
 
 JSON_GATEWAYS = ("kong", "litellm", "apisix")
 
+SILENT_FACTOR, SILENT_MS = 10, 1000.0
+"""How much longer than before a server must be silent to have stopped; a starved one is slow before too."""
+
 LATE_MS = 3000.0
 """No proxy that is in use gives up earlier; what ends earlier was refused or lost."""
 
@@ -83,6 +86,22 @@ def _answers_after(answers: Answers, row: Exchange) -> bool:
     return any(one.fine for one in answers.exchanges[place + 1 :])
 
 
+def gone_silent(answers: Answers) -> tuple[Exchange, ...]:
+    """What was answered first, the stream and what was asked after it, when neither was; else nothing."""
+    rows = answers.exchanges
+    stream = next((at for at, row in enumerate(rows) if row.name == "stream"), len(rows))
+    before = [row for row in rows[:stream] if row.method == "GET" and row.answered]
+    after = [row for row in rows[stream + 1 :] if row.method == "GET"]
+    if not before or not after or rows[stream].error not in ("timeout", "slow"):
+        return ()
+    if any(row.answered or row.error != "timeout" for row in after):
+        return ()
+    usual = max(row.total_ms or 0 for row in before)
+    if any((row.total_ms or 0) < max(SILENT_FACTOR * usual, SILENT_MS) for row in after):
+        return ()
+    return (before[0], rows[stream], after[-1])
+
+
 @check("server-silent", severity="error", category="server_unreachable", since="0.2")
 def silent(answers: Answers) -> Iterator[Finding]:
     """The server takes connections and answers nothing.
@@ -93,12 +112,24 @@ def silent(answers: Answers) -> Iterator[Finding]:
 
     ## How it decides
     GET /health, /v1/models and /metrics, for none of which a token is made, brought no byte within
-    35 % of --timeout (3.5 of 10 s). On an idle vLLM each takes some milliseconds.
+    35 % of --timeout (3.5 of 10 s). On an idle vLLM each takes some milliseconds. Or they were answered
+    before the request for tokens, and after it none was: the process was stopped in between. A proxy
+    that waits for its connection to the engine and names itself nowhere, as HAProxy, looks the same.
 
     ## Fix safety
     Manual: the server has to be started again.
     """
     light = answers.light
+    if rows := gone_silent(answers):
+        yield Finding(
+            about=answers.url,
+            message=f"{answers.url} answers nothing any more: {rows[0].method} {rows[0].path} came back "
+            f"after {ms(rows[0].total_ms)}, then neither a token nor {rows[-1].method} {rows[-1].path} "
+            f"within {ms(rows[-1].total_ms)}",
+            evidence=tuple(row.evidence for row in rows),
+            fixes=(restart_frontend(answers.url),),
+        )
+        return
     if not light or any(row.answered or row.error != "timeout" for row in light):
         return
     waited = max(row.total_ms or 0 for row in light)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from infer_doctor.checks.server_answer import gave_up
-from infer_doctor.checks.server_frontend import frontend_slow, light_ms
+from infer_doctor.checks.server_frontend import frontend_slow
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.server import Answers, EngineState, ServerMetrics, Streamed, ms
 from infer_doctor.fixes.server import (
@@ -14,12 +14,11 @@ from infer_doctor.fixes.server import (
     shorten_prefill,
     shorten_queue,
     wake_engine,
-    watch_engine,
 )
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Confidence, Evidence, Finding, Severity
 from infer_doctor.registry import check
-from infer_doctor.server.progress import counts_steps, nothing_moved, progress, stuck
+from infer_doctor.server.progress import counts_steps, nothing_moved, progress, same, stuck
 
 STALL_S = 2.0
 """Seconds without any progress: a step of vLLM takes milliseconds, with chunked prefill at most a few
@@ -86,9 +85,10 @@ def engine_stalled(metrics: ServerMetrics, answers: Answers | None) -> Iterator[
 
     ## How it decides
     Two scrapes of /metrics at least 2 s apart. An engine has requests running in both and its
-    counters of made tokens, prompt tokens and steps are the same: certain. Or none of them moved
-    although a request of the doctor itself waited all that time. With data parallelism every engine
-    is judged alone. Where only finished requests are counted (TensorRT-LLM's Prometheus path, Triton
+    counters of made tokens, prompt tokens and steps and its use of the KV cache are the same: certain.
+    Or none of them moved although a request of the doctor itself waited all that time. With data
+    parallelism every engine is judged alone; one that stands still and has got a request since is
+    told as likely when the doctor's own request waited. Where only finished requests are counted (TensorRT-LLM's Prometheus path, Triton
     without the TensorRT-LLM backend) long answers look the same, and nothing is told. When even answers without tokens are slow, the front end is the cause
     (server-frontend-slow) and nothing is told here.
 
@@ -131,8 +131,29 @@ def engine_stalled(metrics: ServerMetrics, answers: Answers | None) -> Iterator[
             evidence=(*numbers(metrics), *((health.evidence,) if health is not None else ())),
             fixes=(restart_engine(),),
         )
+    elif metrics.own_request == "no token" and (ours := took(metrics)):
+        yield Finding(
+            about=f"engine {ours[0]}",
+            message=f"engine {', '.join(ours)} of {len(metrics.first)} made no token in "
+            f"{seconds:.1f} s and has got a request; ours waited" + said,
+            confidence="likely",
+            evidence=(*numbers(metrics), *((health.evidence,) if health is not None else ())),
+            fixes=(restart_engine(),),
+        )
     elif metrics.own_request == "refused" and nothing_moved(metrics):
         raise Unavailable("our request was refused, and nothing else was asked of the engine")
+
+
+def took(metrics: ServerMetrics) -> list[str]:
+    """Engines that have a request since the first scrape and made no step."""
+    return [
+        name
+        for name, first in metrics.first.items()
+        if not first.running
+        and name in metrics.second
+        and metrics.second[name].running
+        and same(first, metrics.second[name])
+    ]
 
 
 @check("server-engine-asleep", severity="error", category="engine_stalled", since="0.2")
@@ -179,8 +200,9 @@ def queueing(
     Tokens are made, so the engine lives, and: a request of the doctor got no token within 8 s while
     others waited with it (error); or by the engine's own histograms at least half of the time to the
     first token is the queue, and that is 0.5 s or more; or the number waiting grew between two
-    scrapes, or is that of those running or more (likely). With a full KV cache the finding is
-    server-kv-full.
+    scrapes, or is that of those running or more (likely). When the doctor's own first token came
+    within 0.5 s both are told as info: the queue was before, or of others. With a full KV cache the
+    finding is server-kv-full.
 
     ## Fix safety
     Manual.
@@ -189,7 +211,7 @@ def queueing(
     if waiting is None and "queue" not in metrics.paces:
         raise Unavailable(f"{metrics.source} does not tell how many requests wait")
     running, made = metrics.total("running"), metrics.gained("tokens")
-    if _is_full(metrics):
+    if is_full(metrics, streamed):
         raise NotApplicable("the KV cache is full: server-kv-full")
     queue, ttft = metrics.paces.get("queue"), metrics.paces.get("ttft")
     severity: Severity | None = None
@@ -204,12 +226,14 @@ def queueing(
             f"{ms(streamed.total_ms) if streamed else 'time'}, while {others}"
         )
     elif queue and ttft and queue.mean >= QUEUE_S and _mostly(queue.mean, ttft.mean):
+        since = "" if metrics.second else " since its start"
+        severity = "info" if quick(streamed) else None
         message = (
             f"the queue takes {queue.mean:.1f} of the {ttft.mean:.1f} s to the first token "
-            f"(mean of {queue.count:.0f} requests)"
+            f"(mean of {queue.count:.0f} requests{since})"
         )
     elif waiting and _grows(metrics, waiting, running):
-        confidence = "likely"
+        severity, confidence = "info" if quick(streamed) else None, "likely"
         message = f"{waiting:.0f} requests wait behind {running or 0:.0f} that run"
     else:
         return
@@ -241,16 +265,24 @@ def _grows(metrics: ServerMetrics, waiting: float, running: float | None) -> boo
     return waiting >= max(running or 0, 1)
 
 
-def _is_full(metrics: ServerMetrics) -> bool:
+def quick(streamed: Streamed | None) -> bool:
+    """Whether our own first token came so early that there was no queue before it."""
+    first = streamed.first_ms if streamed is not None else None
+    return first is not None and first < QUEUE_S * 1000
+
+
+def is_full(metrics: ServerMetrics, streamed: Streamed | None) -> bool:
     """vLLM preempts only when it finds no free block (v1/core/sched/scheduler.py)."""
     if metrics.gained("preemptions"):
         return True
+    if quick(streamed):
+        return False  # one that waits has just come
     kv = _kv(metrics)
     return kv is not None and kv >= KV_FULL and bool(metrics.total("waiting"))
 
 
 @check("server-kv-full", severity="warning", category="queueing", since="0.2")
-def kv_full(metrics: ServerMetrics) -> Iterator[Finding]:
+def kv_full(metrics: ServerMetrics, streamed: Streamed | None) -> Iterator[Finding]:
     """The KV cache is full: requests wait for it, or are thrown out and computed again.
 
     ## Why it matters
@@ -259,7 +291,8 @@ def kv_full(metrics: ServerMetrics) -> Iterator[Finding]:
 
     ## How it decides
     Requests were preempted between the scrapes: vLLM does that only when it finds no free block. Or
-    the cache is used to 95 % or more and requests wait. Preemptions before the first scrape prove
+    the cache is used to 95 % or more and requests wait, unless the doctor's own first token came within
+    0.5 s. Preemptions before the first scrape prove
     nothing about now.
 
     ## Fix safety
@@ -268,7 +301,7 @@ def kv_full(metrics: ServerMetrics) -> Iterator[Finding]:
     kv = _kv(metrics)
     if kv is None:
         raise Unavailable(f"{metrics.source} does not tell how full the KV cache is")
-    if not _is_full(metrics):
+    if not is_full(metrics, streamed):
         return
     preempted, waiting = metrics.gained("preemptions"), metrics.total("waiting") or 0
     if preempted:
@@ -323,47 +356,3 @@ def first_token_slow(
         evidence=numbers(metrics),
         fixes=(shorten_prefill(),),
     )
-
-
-@check("server-token-missing", severity="error", category="request_timeout", since="0.2")
-def token_missing(
-    streamed: Streamed, answers: Answers, metrics: ServerMetrics | None
-) -> Iterator[Finding]:
-    """No token came, and the server has no numbers that tell why.
-
-    ## Why it matters
-    The server lives, answers questions without tokens, and makes none: its queue is long, its engine
-    stands still, or a gateway holds the request.
-
-    ## How it decides
-    A stream was asked for and brought no token within 80 % of --timeout, and /metrics is not there,
-    is of no known engine, or was scraped only once. With two scrapes the finding is
-    server-engine-stalled, server-queueing or server-kv-full.
-
-    ## Fix safety
-    Manual.
-    """
-    if streamed.error != "timeout" or streamed.first_ms is not None or frontend_slow(answers):
-        return
-    if metrics is not None and metrics.second and _explains(metrics):
-        return
-    health = answers.get("health")
-    yield Finding(
-        about=streamed.path,
-        message=f"no token came within {ms(streamed.total_ms)}, while questions without tokens are "
-        f"answered in {ms(light_ms(answers))}",
-        evidence=(
-            *(row.evidence for row in answers.exchanges if row.name == "stream"),
-            *((health.evidence,) if health is not None else ()),
-        ),
-        fixes=(watch_engine(answers.url),),
-    )
-
-
-def _explains(metrics: ServerMetrics) -> bool:
-    """Whether the scrapes name a reason why no token came."""
-    still = nothing_moved(metrics) or any(
-        stuck(metrics, name, first) for name, first in metrics.first.items()
-    )
-    queued = bool(metrics.total("waiting")) and progress(metrics)
-    return still or queued or _is_full(metrics)

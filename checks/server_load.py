@@ -13,7 +13,8 @@ from infer_doctor.registry import check
 def _level(row: LoadLevel) -> Evidence:
     words = [f"{row.answered} of {row.requests} answered", f"{row.tokens_per_s:,.0f} tokens/s"]
     if row.ttft is not None:
-        words.append(f"first token p50 {ms(row.ttft.p50)} p99 {ms(row.ttft.p99)}")
+        far = f"p99 {ms(row.ttft.p99)}" if row.ttft.p99 is not None else f"most {ms(row.ttft.most)}"
+        words.append(f"first token p50 {ms(row.ttft.p50)} {far}")
     return Evidence(source=f"{row.concurrency} at once", excerpt=", ".join(words))
 
 

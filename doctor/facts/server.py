@@ -330,8 +330,9 @@ class Summary:
     count: int
     mean: float
     p50: float
-    p90: float
-    p99: float
+    p90: float | None
+    p99: float | None
+    """None where fewer values were measured than tell one: 10 for p90, 100 for p99."""
     most: float
 
 

@@ -63,7 +63,7 @@ def _stream(row: Mapping[str, Any]) -> Iterator[str]:
 def _load(load: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"{'load':<6}{'at once':>7}{'answered':>10}{'tokens/s':>10}"
-        f"{'first token p50':>17}{'p99':>10}{'per token':>11}"
+        f"{'first token p50':>17}{'p99':>9}{'most':>9}{'per token':>11}"
     )
     for row in load["levels"]:
         answered = row["requests"] - sum(row["failed"].values())
@@ -71,7 +71,8 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
         count = f"{answered}/{row['requests']}"
         yield (
             f"{'':<6}{row['concurrency']:>7}{count:>10}{row['tokens_per_s']:>10,.0f}"
-            f"{_ms(first.get('p50')):>17}{_ms(first.get('p99')):>10}{_ms(each):>11}"
+            f"{_ms(first.get('p50')):>17}{_ms(first.get('p99')):>9}{_ms(first.get('most')):>9}"
+            f"{_ms(each):>11}"
         )
     ttft, itl = load["server_ttft"], load["server_time_per_token"]
     if ttft is not None:

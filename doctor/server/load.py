@@ -28,6 +28,9 @@ from infer_doctor.server.key import Key
 from infer_doctor.server.message import request
 from infer_doctor.server.sse import Events, error_text
 
+FEWEST_P90, FEWEST_P99 = 10, 100
+"""Of fewer values the nearest rank is the largest one, which says nothing of the others."""
+
 PROMPT = "Tell a story of a lighthouse keeper."
 
 
@@ -215,8 +218,8 @@ def summary(values: Sequence[float]) -> Summary | None:
         count=len(rows),
         mean=round(sum(rows) / len(rows), 3),
         p50=at(0.5),
-        p90=at(0.9),
-        p99=at(0.99),
+        p90=at(0.9) if len(rows) >= FEWEST_P90 else None,
+        p99=at(0.99) if len(rows) >= FEWEST_P99 else None,
         most=round(rows[-1], 3),
     )
 

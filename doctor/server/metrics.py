@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -24,6 +25,13 @@ from infer_doctor.server.exposition import NIM_PREFIX, samples
 
 MOST_ENGINES = 1024
 PREFIXES = tuple(prefix for prefix, _ in KINDS)
+STARTED = re.compile(r"^process_start_time_seconds(?:\{[^}\n]*\})?[ \t]+(\S+)", re.M)
+"""Of the client libraries of Prometheus; it is not there with several API servers (multiprocess mode)."""
+
+TWO_PROCESSES = (
+    "the two scrapes are of two processes: it was started anew between them, or several replicas "
+    "answer at this address"
+)
 
 
 @dataclass
@@ -36,7 +44,7 @@ class Histogram:
 
     def minus(self, earlier: Histogram) -> Histogram:
         """What came between two scrapes; the later one when the server was started meanwhile."""
-        if earlier.count > self.count:
+        if earlier.count > self.count or earlier.total > self.total:
             return self
         return Histogram(
             total=self.total - earlier.total,
@@ -76,6 +84,8 @@ class Scrape:
     engines: dict[str, EngineState]
     histograms: dict[str, Histogram] = field(default_factory=dict)
     empty: bool = False
+    started: tuple[str, ...] = ()
+    """When the processes that it is of were started, as they write it."""
 
 
 def read(text: str) -> Scrape | None:
@@ -113,7 +123,12 @@ def _exposition(text: str) -> Scrape | None:
             found = _histogram(rows, names)
             if found is not None:
                 merged[meaning] = _sum(merged.get(meaning), found)
-    return Scrape(kind=kind, engines=dict(sorted((real or engines).items())), histograms=merged)
+    return Scrape(
+        kind=kind,
+        engines=dict(sorted((real or engines).items())),
+        histograms=merged,
+        started=tuple(sorted(STARTED.findall(text))),
+    )
 
 
 def _state(rows: Mapping[str, list[tuple[Mapping[str, str], float]]]) -> EngineState:
@@ -216,6 +231,23 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+def _other_process(first: Scrape, second: Scrape) -> bool:
+    """Whether the second scrape is not of the same process: nothing can be taken from the other."""
+    if first.started and second.started and first.started != second.started:
+        return True
+    for name, state in first.engines.items():
+        later = second.engines.get(name)
+        for meaning in COUNTERS if later is not None else ():
+            before, after = getattr(state, meaning), getattr(later, meaning)
+            if before is not None and after is not None and after < before:
+                return True
+    return any(
+        found.count < first.histograms[meaning].count
+        for meaning, found in second.histograms.items()
+        if meaning in first.histograms
+    )
+
+
 def between(
     source: str,
     first: Scrape,
@@ -227,6 +259,8 @@ def between(
     gaps: tuple[str, ...] = (),
 ) -> ServerMetrics:
     """Two scrapes, or one, as the fact; histograms are those of the time between."""
+    if second is not None and _other_process(first, second):
+        first, second, seconds, gaps = second, None, None, (*gaps, TWO_PROCESSES)
     newest = second or first
     paces = {}
     for meaning, histogram in newest.histograms.items():

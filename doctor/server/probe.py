@@ -248,7 +248,7 @@ class _Run:
             if self.asker.exchanges[-1].name == "embedding" and self.asker.exchanges[-1].fine:
                 await self._measured("tokens")
                 return
-        if streamed.error in ("truncated", "closed", "reset") and self.first is None:
+        if streamed.error in ("timeout", "truncated", "closed", "reset") and self.first is None:
             path = f"{self.found.api}/models"  # does it live?
             await self.asker.get("models", path, self.light_s)
         await self._measured("refused" if refused(streamed.status) else "no token")

@@ -13,7 +13,7 @@ def stuck(metrics: ServerMetrics, name: str, first: EngineState) -> bool:
     second = metrics.second.get(name)
     if second is None or not first.running or not second.running:
         return False
-    return _same(first, second)
+    return same(first, second)
 
 
 def _pairs(
@@ -29,8 +29,15 @@ def counts_steps(first: EngineState, second: EngineState | None) -> bool:
     return bool(_pairs(first, second, STEPS))
 
 
-def _same(first: EngineState, second: EngineState) -> bool:
-    """Whether every counter of progress that is known in both stands still, and one is of steps."""
+def same(first: EngineState, second: EngineState) -> bool:
+    """Whether every counter of progress that is known in both stands still, and one is of steps.
+
+    The counters of vLLM grow only with a token: while a long prompt is computed in parts they stand
+    still for seconds, and only the use of the KV cache grows (vllm/v1/engine/async_llm.py makes no
+    IterationStats of a step without outputs; the gauges come with every step).
+    """
+    if first.kv is not None and second is not None and second.kv not in (None, first.kv):
+        return False
     known = _pairs(first, second, (*STEPS, "finished"))
     return counts_steps(first, second) and all(a == b for a, b in known)
 
@@ -38,7 +45,7 @@ def _same(first: EngineState, second: EngineState) -> bool:
 def nothing_moved(metrics: ServerMetrics) -> bool:
     """Whether no engine made a step."""
     return bool(metrics.first) and all(
-        name in metrics.second and _same(first, metrics.second[name])
+        name in metrics.second and same(first, metrics.second[name])
         for name, first in metrics.first.items()
     )
 

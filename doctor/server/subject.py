@@ -170,7 +170,7 @@ def _level(row: LoadLevel) -> dict[str, Any]:
     }
 
 
-def _summary(row: Summary | None) -> dict[str, float] | None:
+def _summary(row: Summary | None) -> dict[str, float | None] | None:
     if row is None:
         return None
     names = ("count", "mean", "p50", "p90", "p99", "most")

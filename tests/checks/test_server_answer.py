@@ -30,6 +30,18 @@ SILENT = [
 NGINX = {"server": "nginx/1.22.1"}
 
 
+def test_what_answered_first_and_then_no_more() -> None:
+    stream = row("stream", None, error="timeout", total_ms=8000.0)
+    begun = [row(name) for name in ("health", "models", "metrics")]
+    last = row("metrics", None, error="timeout", total_ms=1500.0)
+    (finding,) = examine(silent, only(*begun, stream, last)).findings
+    assert "then neither a token nor GET /metrics within 1.5 s" in finding.message
+    slow = [row(name, total_ms=400.0) for name in ("health", "models")]
+    assert examine(silent, only(*slow, stream, last)).outcome == "passed"
+    assert examine(silent, only(*begun, stream, row("metrics"))).outcome == "passed"
+    assert examine(silent, only(*begun, row("stream"), last)).outcome == "passed"
+
+
 def test_contracts() -> None:
     contract(silent, fires=[only(*SILENT)], passes=[answers()])
     contract(connection_lost, fires=[only(row("health", None, error="reset"))], passes=[answers()])

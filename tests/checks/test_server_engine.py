@@ -11,9 +11,9 @@ from infer_doctor.checks.server_engine import (
     first_token_slow,
     kv_full,
     queueing,
-    token_missing,
 )
 from infer_doctor.checks.server_frontend import frontend
+from infer_doctor.checks.server_tokens_stream import token_missing
 from infer_doctor.facts.server import EngineState, Pace, ServerMetrics
 from infer_doctor.server.probe import refused
 from infer_doctor.testing import contract, examine
@@ -79,6 +79,40 @@ def test_one_of_several_engines_stalls() -> None:
     )
     (finding,) = examine(engine_stalled, facts).findings
     assert finding.message == "engine 1 made no token in 5.0 s with 2 requests running"
+
+
+def test_one_of_several_engines_took_our_request_and_stands_still() -> None:
+    facts = ServerMetrics(
+        source="GET /metrics",
+        kind="vllm",
+        first={"0": BUSY, "1": state()},
+        second={"0": state(running=2.0, tokens=900.0), "1": state(running=1.0)},
+        seconds=8.0,
+        own_request="no token",
+    )
+    (finding,) = examine(engine_stalled, facts).findings
+    assert (finding.about, finding.confidence) == ("engine 1", "likely")
+    assert examine(token_missing, STALE, answers(), facts).outcome == "passed"
+
+
+def test_a_long_prompt_fills_the_cache_and_is_no_stall() -> None:
+    """Its parts bring no token, and vLLM counts no step without one."""
+    assert examine(engine_stalled, metrics(BUSY, state(running=2.0, kv=0.14))).outcome == "passed"
+
+
+def test_one_that_has_just_come_is_no_queue() -> None:
+    full = metrics(state(waiting=1.0), state(waiting=2.0, kv=0.97, running=256.0, tokens=900.0))
+    assert examine(kv_full, full, streamed(first_ms=30.0)).outcome == "passed"
+    (finding,) = examine(queueing, full, streamed(first_ms=30.0)).findings
+    assert finding.severity == "info"
+    assert examine(kv_full, full, streamed(first_ms=900.0)).outcome == "failed"
+
+
+def test_no_token_and_then_no_answer_is_told_as_it_was() -> None:
+    last = row("metrics", None, error="timeout", total_ms=600.0)
+    begun = [row(name) for name in ("health", "models", "metrics")]
+    (finding,) = examine(token_missing, STALE, only(*begun, last)).findings
+    assert finding.message.endswith("and GET /metrics got no answer within 600 ms")
 
 
 def test_a_starved_front_end_is_no_stalled_engine() -> None:

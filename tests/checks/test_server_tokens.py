@@ -15,9 +15,8 @@ from infer_doctor.checks.server_tokens import (
     request_refused,
     requests_rejected,
     server_error,
-    stream_broken,
-    stream_buffered,
 )
+from infer_doctor.checks.server_tokens_stream import stream_broken, stream_buffered
 from infer_doctor.facts.server import Streamed
 from infer_doctor.testing import contract, examine
 

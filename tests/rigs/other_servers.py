@@ -160,6 +160,35 @@ class Slow(Api):
         connection.sendall(b"%x\r\n%s\r\n" % (len(data), data) if self.chunked else data)
 
 
+@dataclass
+class Stops(Api):
+    """Answers until it is asked for a stream, and then nothing more, as a process that is stopped."""
+
+    stopped: bool = False
+
+    def __call__(self, connection: socket.socket, request: bytes) -> None:
+        self.stopped = self.stopped or b'"stream":true' in request
+        if self.stopped:
+            time.sleep(30)
+            return
+        super().__call__(connection, request)
+
+
+@dataclass
+class Counting(Api):
+    """Counts the requests for tokens; refuses those after the first ones, as a gateway with a limit."""
+
+    allowed: int = 0
+    posts: int = 0
+
+    def reply(self, path: str, head: bytes, body: dict[str, Any]) -> Reply:
+        """429 when the limit is reached."""
+        self.posts += bool(body)
+        if body and self.posts > self.allowed:
+            return "429 Too Many Requests", error("Rate limit reached")
+        return super().reply(path, head, body)
+
+
 GONE: Reply = ("404 Not Found", "404 page not found")
 
 THOUGHTS = [

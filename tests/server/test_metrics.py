@@ -146,6 +146,28 @@ def test_what_was_before_the_first_scrape_does_not_count() -> None:
     assert between("m", before, after).paces["queue"].mean == 0.5
 
 
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("process_start_time_seconds 1.7e+09\n", "process_start_time_seconds 1.8e+09\n"),
+        ("vllm:prompt_tokens_total 90\n", "vllm:prompt_tokens_total 80\n"),
+        ("vllm:time_to_first_token_seconds_count 9\nvllm:time_to_first_token_seconds_sum 9\n",) * 2,
+    ],
+)
+def test_scrapes_of_two_processes_are_not_compared(earlier: str, later: str) -> None:
+    """Replicas behind one address: 4000 preemptions of the other are none of the last second."""
+    grown = OLD.replace(" 3.0\n", " 4003.0\n").replace("812.0", "90812.0")
+    one, other = read(OLD + earlier), read(grown + later.replace("_count 9", "_count 8"))
+    assert one is not None
+    assert other is not None
+    found = between("m", one, other, seconds=1.0)
+    assert (found.second, found.seconds) == ({}, None)
+    assert found.first["0"].preemptions == 4003
+    assert "two processes" in found.gaps[0]
+    same = read(grown + earlier)
+    assert between("m", one, same, seconds=1.0).gained("preemptions") == 4000
+
+
 def test_each_engine_of_a_data_parallel_server() -> None:
     line = 'vllm:num_requests_running{engine="%d",model_name="m"} %d.0\n'
     scrape = read("".join(line % (number, number) for number in range(3)))

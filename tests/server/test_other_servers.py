@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 from doctor_process import Run
-from other_servers import HEALTHY, SICK, Api
+from other_servers import HEALTHY, SICK, Api, Counting, Stops
 from sick_server import Handler, answer, serve
 
 KEY = "sk-own-0123456789abcdef"
@@ -65,6 +65,38 @@ def test_a_measurement_speaks_as_the_probe_learned(tmp_path: Path) -> None:
     report, code = probed(tmp_path, HEALTHY["newer openai"], "--requests", "3")
     (level,) = report["measurements"]["load"]["levels"]
     assert (level["failed"], code) == ({}, 0)
+
+
+@pytest.mark.parametrize("with_metrics", [True, False])
+def test_one_that_is_stopped_in_the_middle(with_metrics: bool, tmp_path: Path) -> None:
+    text = ("200 OK", "vllm:num_requests_running 0\nvllm:generation_tokens_total 4\n")
+    fixed = {"/metrics": text if with_metrics else ("404 Not Found", {})}
+    report, code = probed(tmp_path, Stops(fixed=fixed), "--timeout", "8")
+    assert (report["primary"]["check"], code) == ("server-silent", 1)
+    assert "answers nothing any more" in report["primary"]["message"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--requests", "9"], ["--ramp", "8"], ["--ramp", "8", "--requests", "9"]]
+)
+@pytest.mark.parametrize("allowed", [0, 3, 1000])
+def test_never_more_requests_than_asked_for(words: list[str], allowed: int, tmp_path: Path) -> None:
+    """And the first refusals end a measurement."""
+    counting = Counting(
+        allowed=allowed + 3, headers=("Connection: close",)
+    )  # three are the probe's
+    report, _ = probed(tmp_path, counting, *words)
+    (facts,) = report["facts"].values()
+    own = sum(row["method"] == "POST" for row in facts["Answers"]["exchanges"])
+    sent = counting.posts - own
+    levels = (report["measurements"].get("load") or {"levels": []})["levels"]
+    assert sent == sum(row["requests"] for row in levels)
+    most = {"--requests": 9, "--ramp": 4 + 4 + 8 + 16}[words[0]]
+    assert sent <= (9 if "--requests" in words else most)
+    if allowed == 0:
+        assert sent <= 8
+    for row in levels:
+        assert row["time_to_first_token_ms"] is None or not row["time_to_first_token_ms"]["p99"]
 
 
 PLAIN = "http://127.0.0.1:{}"
