@@ -295,8 +295,11 @@ def emit(
         console.print(text, soft_wrap=True)
 
 
-def write(text: str | Iterable[str], output: str | None) -> None:
-    """To a file or standard output, also part by part; a reader that closes the pipe is no error."""
+def write(text: str | Iterable[str], output: str | None) -> bool:
+    """To a file or standard output, also part by part; a reader that closes the pipe is no error.
+
+    False when it has closed it: whoever writes again and again may end.
+    """
     if output is not None and output != "-":
         from infer_doctor.host import Unavailable
         from infer_doctor.live import require_answer
@@ -308,12 +311,14 @@ def write(text: str | Iterable[str], output: str | None) -> None:
             raise click.ClickException(error.reason) from None
         except OSError as error:
             raise click.ClickException(f"{output}: {error.strerror}") from None
-        return
+        return True
     try:
         sys.stdout.writelines([text] if isinstance(text, str) else text)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 def write_bytes(data: bytes, output: str) -> None:

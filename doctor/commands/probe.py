@@ -99,6 +99,8 @@ def probe(targets: tuple[str, ...], watch: float | None, **options: Any) -> None
         raise click.ClickException(str(error)) from None
     if given.address is None and (watch or options["requests"] or options["ramp"]):
         raise click.UsageError("--watch, --requests and --ramp need the URL of a server")
+    if watch and (options["format"] not in ("text", "json") or options["output"] is not None):
+        raise click.UsageError("--watch writes lines to standard output, as text or as JSON")
     registry = registry_of_checks()
     if watch is not None:
         _watch(registry, given, watch, options)
@@ -108,9 +110,8 @@ def probe(targets: tuple[str, ...], watch: float | None, **options: Any) -> None
 
 
 def _watch(registry: Registry, given: Targets, every_s: float, options: dict[str, Any]) -> None:
-    """A line for each probe; ends with the exit code of the first other verdict."""
-    import sys
-
+    """A line for each probe; ends with the exit code of the first other verdict, or of the last one when
+    nobody reads the lines any more."""
     from infer_doctor.commands.common import write
     from infer_doctor.render.plain import plain
 
@@ -124,8 +125,9 @@ def _watch(registry: Registry, given: Targets, every_s: float, options: dict[str
             line = json.dumps(json.loads(document(report, "json"))) + "\n"
         else:
             line = plain(_line(report)) + "\n"
-        write(line, None)
-        sys.stdout.flush()
+        read = write(line, None)
+        if not read:
+            raise click.exceptions.Exit(EXIT[report.verdict])
         if first is None:
             first = report.verdict
         elif report.verdict != first:

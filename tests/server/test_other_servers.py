@@ -67,6 +67,17 @@ def test_a_measurement_speaks_as_the_probe_learned(tmp_path: Path) -> None:
     assert (level["failed"], code) == ({}, 0)
 
 
+def test_a_watch_ends_when_nobody_reads_it(tmp_path: Path) -> None:
+    with serve(Api()) as port:
+        with Run(tmp_path).start("probe", PLAIN.format(port), "--watch", "1") as process:
+            assert process.stdout is not None
+            assert "pass" in process.stdout.readline()
+            process.stdout.close()
+            assert process.wait(60) == 0
+        wrong = Run(tmp_path)("probe", PLAIN.format(port), "--watch", "1", "--format", "html")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
 @pytest.mark.parametrize("with_metrics", [True, False])
 def test_one_that_is_stopped_in_the_middle(with_metrics: bool, tmp_path: Path) -> None:
     text = ("200 OK", "vllm:num_requests_running 0\nvllm:generation_tokens_total 4\n")
