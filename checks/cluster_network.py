@@ -1,18 +1,24 @@
-"""The network between nodes as each node sees its part: interfaces, subnets, addresses, names."""
+"""The network between nodes as each node sees its part: interfaces and subnets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from infer_doctor.cluster.compare import MASK, MASKED, advise
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.machine import Environ
-from infer_doctor.facts.network import IFNAMES, Interfaces, OwnName, chosen, leading
+from infer_doctor.facts.network import (
+    IFNAMES,
+    Address,
+    Interfaces,
+    chosen,
+    leading,
+)
 from infer_doctor.facts.nodes import Node, Nodes
 from infer_doctor.host import Unavailable
 from infer_doctor.launch.model import Launch
 from infer_doctor.launch.variables import of_engine
-from infer_doctor.model import Evidence, Finding, Missing, Severity
+from infer_doctor.model import Evidence, Finding, Missing
 from infer_doctor.registry import check
 from infer_doctor.units import names as words
 
@@ -35,14 +41,16 @@ def interface_missing(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
 
     ## How it decides
     NCCL_SOCKET_IFNAME (names to begin with, `=` for whole ones, `^` for those to leave out),
-    GLOO_SOCKET_IFNAME and TP_SOCKET_IFNAME (whole names) as each node has them, with the launch's own
-    over them, against its interfaces: none of that name, not up, or without an address.
+    GLOO_SOCKET_IFNAME and TP_SOCKET_IFNAME (whole names, each of which must be there) as each node
+    has them, with the launch's own over them, against its interfaces: none of that name, not up, without
+    an address, or lo, which leads to no other node. `^docker0` leaves lo, and NCCL may take it.
 
     ## Fix safety
     Manual: another name for that node, or its network.
     """
     unknown: list[str] = []
     named = 0
+    alone = one_machine(nodes.nodes)
     alike: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes.nodes:
         values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
@@ -57,7 +65,7 @@ def interface_missing(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
         problems = [
             f"{name}={value} {problem}"
             for name, value in told.items()
-            if (problem := _problem(name, value, rows))
+            if (problem := _problem(name, value, rows, alone=alone))
         ]
         if problems:
             alike.setdefault(tuple(problems), []).append(node)
@@ -69,21 +77,51 @@ def interface_missing(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
         raise NotApplicable("no variable names an interface")
 
 
+def loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
+def one_machine(nodes: Sequence[Node]) -> bool:
+    """Whether all are surely one machine, such as containers of it."""
+    marks = {node.machine for node in nodes}
+    return len(marks) == 1 and None not in marks
+
+
 def _naming(values: Mapping[str, str]) -> dict[str, str]:
-    """The variables that name interfaces to use."""
+    """The variables that choose interfaces."""
     found = {name: values.get(name, "") for name in IFNAMES[:3]}
-    return {name: value for name, value in found.items() if value and value[0] != "^"}
+    return {name: value for name, value in found.items() if value}
 
 
-def _problem(name: str, value: str, rows: Interfaces) -> str | None:
+def _problem(name: str, value: str, rows: Interfaces, *, alone: bool) -> str | None:
+    parts = [part for part in value.split(",") if part]
+    if name != "GLOO_SOCKET_IFNAME" or len(parts) < 2:
+        return _none_of(name, value, rows, alone=alone)
+    for part in parts:  # Gloo takes a device for each name (torch, ProcessGroupGloo.cpp)
+        if rows.named(part) is None:
+            return f"names {part}, which is not there,"
+        if problem := _none_of(name, part, rows, alone=alone):
+            return problem
+    return None
+
+
+def _none_of(name: str, value: str, rows: Interfaces, *, alone: bool) -> str | None:
+    """What is wrong with the interfaces that a value chooses."""
     found = chosen(name, value, rows)
     if not found:
-        return "names no interface"
+        leaves = name == "NCCL_SOCKET_IFNAME" and value.startswith("^")
+        return f"{'leaves' if leaves else 'names'} no interface"
     if not any(row.up for row in found):
         return f"names {found[0].name}, which is down,"
-    if not any(row.up and row.addresses for row in found):
+    able = [row for row in found if row.up and row.addresses]
+    if not able:
         return f"names {found[0].name}, which has no address,"
-    return None
+    own = [row for row in able if all(loopback(a.address) for a in row.addresses)]
+    if alone or not own:
+        return None
+    if len(own) == len(able):
+        return f"names {own[0].name}, which leads to no other node,"
+    return f"leaves {own[0].name}, which NCCL may take," if value.startswith("^") else None
 
 
 def _missing_interface(nodes: Nodes, group: list[Node], problems: tuple[str, ...]) -> Finding:
@@ -105,6 +143,7 @@ def _missing_interface(nodes: Nodes, group: list[Node], problems: tuple[str, ...
                 ),
             ),
         ),
+        confidence="likely" if all(" may take," in problem for problem in problems) else "certain",
         fixes=(
             advise(
                 "name-interface",
@@ -124,190 +163,142 @@ def subnet_differs(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
     first collective hangs or ends with "No route to host".
 
     ## How it decides
-    The IPv4 networks of the interfaces that NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names, else of
-    all that are up and lead to other nodes (not lo, docker, veth, br-). A node that shares no
-    network with most is told. Routed networks are no fault, so the finding is only likely, and where
+    The networks of the interfaces that NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME choose, else of all
+    that are up and lead to other nodes (not lo, docker, veth, br-), without those of a link (fe80::) and
+    without addresses that another machine has too, as bridges do. A node that shares no network with
+    most, or has none, is told. Routed networks are no fault, so the finding is only likely, and where
     each node has a network of its own, as in fabrics that route to every host, there is none.
 
     ## Fix safety
     Manual: the network of a machine.
     """
-    networks: dict[str, frozenset[str]] = {}
+    shared = shared_addresses(nodes)
+    told: set[tuple[str, ...]] = set()
     unknown: list[str] = []
-    for node in nodes.nodes:
-        found = _networks(node, launch, nodes)
-        if isinstance(found, Missing):
-            unknown.append(f"the networks of {node.name} are not known: {found.reason}")
-        elif found:
-            networks[node.name] = found
-    shared: dict[str, list[str]] = {}
-    for name, own in networks.items():
-        for network in sorted(own):
-            shared.setdefault(network, []).append(name)
-    by_size = sorted(shared.items(), key=lambda row: -len(row[1]))
-    routed = len(by_size) >= 3 and len(by_size[0][1]) == 1
-    odd = [name for name in networks if name not in by_size[0][1]] if by_size else []
-    if odd and not routed:
-        most, have = by_size[0]
-        theirs = sorted({network for name in odd for network in networks[name]})
-        tie = len(odd) >= len(have)
-        yield Finding(
-            about=f"subnet of {' '.join(odd[:20])}",
-            message=f"{words(odd)} {'is' if len(odd) == 1 else 'are'} in {', '.join(theirs[:4])}; "
-            f"{words(have)} {'is' if len(have) == 1 else 'are'} in {most}"
-            f"{', and neither is most' if tie else ''}: they share no subnet",
-            confidence="possible" if tie else "likely",
-            evidence=(
-                Evidence(source=words(odd), excerpt=", ".join(theirs[:8])),
-                Evidence(source=words(have), excerpt=most),
-            ),
-            fixes=(
-                advise(
-                    "same-subnet",
-                    f"Give {words(odd)} an address in {most}, or name the interface that has one in "
-                    "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME",
-                ),
-            ),
-        )
+    enough = False
+    for names in _ways(nodes, launch):
+        networks: dict[str, frozenset[str]] = {}
+        without: list[str] = []
+        for node in nodes.nodes:
+            found = _networks(node, launch, nodes, names, shared)
+            if isinstance(found, Missing):
+                unknown.append(f"the networks of {node.name} are not known: {found.reason}")
+            elif found:
+                networks[node.name] = found
+            elif len(names) > 1:  # of a named interface tells cluster-interface-missing
+                without.append(node.name)
+        enough = enough or len(networks) >= 2
+        if without and networks:
+            told.add(("", *without))
+            yield _without(without)
+        odd = _odd(networks)
+        if odd and odd[0] not in told:
+            told.add(odd[0])
+            yield _apart(networks, *odd)
+    if told:
         return
     if unknown:
         raise Unavailable(unknown[0])
-    if len(networks) < 2:
+    if not enough:
         raise NotApplicable("fewer than two nodes have an interface that leads to others")
 
 
-def _networks(node: Node, launch: Launch | None, nodes: Nodes) -> frozenset[str] | Missing:
-    """The networks by which a node may reach others."""
-    values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
-    if isinstance(rows, Missing):
-        return rows
-    used = leading(rows, {} if isinstance(values, Missing) else values)
-    found = [
-        f"{address.network}/{address.prefix}"
-        for row in used
-        if row.up
-        for address in row.addresses
-        if ":" not in address.network.replace("<ip:", "") and address.prefix <= 32
-    ]
-    if any(MASK.search(text) for text in found) and not nodes.comparable:
-        return Missing(fact="Interfaces", reason=MASKED, kind="unavailable")
-    return frozenset(found)
+def _ways(nodes: Nodes, launch: Launch | None) -> list[tuple[str, ...]]:
+    """The variables by which interfaces are chosen: NCCL's and Gloo's apart where they are set."""
+    rows = [variables(node, launch, *IFNAMES) for node in nodes.nodes]
+    known = [row for row in rows if not isinstance(row, Missing)]
+    found = [(name,) for name in IFNAMES[:2] if any(row.get(name) for row in known)]
+    return [*found] or [IFNAMES[:2]]
 
 
-@check("cluster-address-shared", severity="error", category="nccl_network", since="0.3")
-def address_shared(nodes: Nodes, launch: Launch | None) -> Iterator[Finding]:
-    """Several nodes have the same VLLM_HOST_IP, or a node has one that is not its own.
-
-    ## Why it matters
-    vLLM tells the other nodes this address as the node's own. One that is set in the image or the
-    launch script is the same everywhere, and all ranks connect to one node.
-
-    ## How it decides
-    VLLM_HOST_IP of each node, with the launch's own over it: the same on two nodes, or not an
-    address of an interface of that node.
-
-    ## Fix safety
-    Manual: each node needs its own.
-    """
-    owners: dict[str, list[Node]] = {}
-    unknown: list[str] = []
-    found = 0
-    for node in nodes.nodes:
-        values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
-        if isinstance(values, Missing):
-            unknown.append(f"the variables of {node.name} are not known: {values.reason}")
-            continue
-        value = values.get("VLLM_HOST_IP")
-        if not value:
-            continue
-        if MASK.search(value) and not nodes.comparable:
-            unknown.append(MASKED)
-        else:
-            owners.setdefault(value, []).append(node)
-        if isinstance(rows, Missing):
-            unknown.append(f"the interfaces of {node.name} are not known: {rows.reason}")
-    for value, group in owners.items():
-        if len(group) > 1:
-            found += 1
-            names = [node.name for node in group]
-            yield _address(
-                f"VLLM_HOST_IP={value} is set on {words(names)}: it can be the address of one",
-                group,
-                value,
-            )
-            continue
-        its = group[0].fact(Interfaces)
-        if its and not any(a.address == value for row in its.rows for a in row.addresses):
-            found += 1
-            yield _address(f"VLLM_HOST_IP={value} is no address of {group[0].name}", group, value)
-    if not found and unknown:
-        raise Unavailable(unknown[0])
-    if not found and not owners:
-        raise NotApplicable("VLLM_HOST_IP is not set on any node")
+def _odd(networks: Mapping[str, frozenset[str]]) -> tuple[tuple[str, ...], str] | None:
+    """The nodes that are not in the network of most, and that network."""
+    members: dict[str, list[str]] = {}
+    for name, own in networks.items():
+        for network in sorted(own):
+            members.setdefault(network, []).append(name)
+    by_size = sorted(members.items(), key=lambda row: -len(row[1]))
+    if not by_size or (len(by_size) >= 3 and len(by_size[0][1]) == 1):  # routed
+        return None
+    most, have = by_size[0]
+    odd = tuple(name for name in networks if name not in have)
+    return (odd, most) if odd else None
 
 
-def _address(message: str, group: list[Node], value: str) -> Finding:
-    names = [node.name for node in group]
+def _apart(networks: Mapping[str, frozenset[str]], odd: tuple[str, ...], most: str) -> Finding:
+    have = [name for name, own in networks.items() if most in own]
+    theirs = sorted({network for name in odd for network in networks[name]})
+    tie = len(odd) >= len(have)
     return Finding(
-        about=f"VLLM_HOST_IP of {' '.join(names[:20])}",
-        message=message,
-        evidence=(Evidence(source=", ".join(names[:20]), excerpt=f"VLLM_HOST_IP={value}"),),
+        about=f"subnet of {' '.join(odd[:20])}",
+        message=f"{words(odd)} {'is' if len(odd) == 1 else 'are'} in {', '.join(theirs[:4])}; "
+        f"{words(have)} {'is' if len(have) == 1 else 'are'} in {most}"
+        f"{', and neither is most' if tie else ''}: they share no subnet",
+        confidence="possible" if tie else "likely",
+        evidence=(
+            Evidence(source=words(odd), excerpt=", ".join(theirs[:8])),
+            Evidence(source=words(have), excerpt=most),
+        ),
         fixes=(
             advise(
-                "own-address",
-                f"Set VLLM_HOST_IP on {words(names)} to the node's own address, or take it out",
+                "same-subnet",
+                f"Give {words(odd)} an address in {most}, or name the interface that has one in "
+                "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME",
             ),
         ),
     )
 
 
-@check("cluster-name-loopback", severity="error", category="nccl_network", since="0.3")
-def name_loopback(nodes: Nodes) -> Iterator[Finding]:
-    """A node's own name leads to itself only, or nowhere.
+def _without(names: list[str]) -> Finding:
+    return Finding(
+        about=f"subnet of {' '.join(names[:20])}",
+        message=f"{words(names)} {'has' if len(names) == 1 else 'have'} no interface that is up and has "
+        "an address which leads to the other nodes",
+        confidence="likely",
+        evidence=(
+            Evidence(source=words(names), excerpt="no address but of lo, bridges and links"),
+        ),
+        fixes=(advise("join-network", f"Give {words(names)} a network that leads to the others"),),
+    )
 
-    ## Why it matters
-    Gloo and torch ask for the address of the host name and give it to the other nodes. 127.0.1.1,
-    which Debian's installer writes into /etc/hosts, is themselves for each of them: "Connection
-    refused", or a hang.
 
-    ## How it decides
-    What getaddrinfo(3) gives for the node's own name: only loopback addresses, or an error. A
-    warning where GLOO_SOCKET_IFNAME is set, for Gloo then takes the interface's address.
-
-    ## Fix safety
-    Manual: /etc/hosts of another machine.
-    """
-    unknown: list[str] = []
-    bad: dict[str, list[str]] = {}
+def shared_addresses(nodes: Nodes) -> frozenset[str]:
+    """The addresses that several machines have: of bridges that are made alike, or a mistake."""
+    owners: dict[str, set[str]] = {}
     for node in nodes.nodes:
-        found = node.get(OwnName)
-        if isinstance(found, Missing):
-            unknown.append(f"the name of {node.name} was not looked up: {found.reason}")
-        elif found.error:
-            bad.setdefault(f"leads nowhere ({found.error})", []).append(node.name)
-        elif found.addresses and all(_loopback(a) for a in found.addresses):
-            bad.setdefault(f"leads to {found.addresses[0]} only", []).append(node.name)
-    for words_of, names in bad.items():
-        values = variables(next(n for n in nodes.nodes if n.name == names[0]), None)
-        named = not isinstance(values, Missing) and "GLOO_SOCKET_IFNAME" in values
-        severity: Severity = "warning" if named else "error"
-        yield Finding(
-            about=f"host name of {' '.join(names[:20])}",
-            message=f"the own host name {words_of} on {words(names)}",
-            severity=severity,
-            confidence="likely",
-            evidence=(Evidence(source=", ".join(names[:20]), excerpt=f"getaddrinfo: {words_of}"),),
-            fixes=(
-                advise(
-                    "name-address",
-                    f"Give the host name on {words(names)} its address in /etc/hosts, or set "
-                    "GLOO_SOCKET_IFNAME and VLLM_HOST_IP",
-                ),
-            ),
-        )
-    if not bad and unknown:
-        raise Unavailable(unknown[0])
+        rows = node.fact(Interfaces)
+        if rows is None or node.machine is None:
+            continue
+        for address in (a.address for row in rows.rows if not row.loopback for a in row.addresses):
+            if nodes.comparable or not MASK.search(address):
+                owners.setdefault(address, set()).add(node.machine)
+    return frozenset(address for address, machines in owners.items() if len(machines) > 1)
 
 
-def _loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"
+def leading_addresses(
+    node: Node, launch: Launch | None, names: Sequence[str] = IFNAMES[:2]
+) -> list[Address] | Missing:
+    """The addresses by which a node may reach others; link-local ones lead over one link only."""
+    values, rows = variables(node, launch, *IFNAMES), node.get(Interfaces)
+    if isinstance(rows, Missing):
+        return rows
+    used = leading(rows, {} if isinstance(values, Missing) else values, names)
+    return [a for row in used if row.up for a in row.addresses if a.link is not True]
+
+
+def _networks(
+    node: Node, launch: Launch | None, nodes: Nodes, names: Sequence[str], shared: frozenset[str]
+) -> frozenset[str] | Missing:
+    """The networks by which a node may reach others; those of shared addresses where it has no other."""
+    found = leading_addresses(node, launch, names)
+    if isinstance(found, Missing):
+        return found
+    old = [a for a in found if a.link is None and a.prefix > 32]
+    rest = [a for a in found if a not in old]
+    if old and not rest:
+        reason = "the snapshot does not tell which addresses of version 6 lead beyond the link"
+        return Missing(fact="Interfaces", reason=reason, kind="unavailable")
+    if any(MASK.search(a.network) for a in rest) and not nodes.comparable:
+        return Missing(fact="Interfaces", reason=MASKED, kind="unavailable")
+    own = [a for a in rest if a.address not in shared] or rest
+    return frozenset(f"{a.network}/{a.prefix}" for a in own)

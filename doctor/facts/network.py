@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from infer_doctor.facts.limits import Rdma
 from infer_doctor.frozen import frozen
@@ -32,6 +32,8 @@ class Address:
     address: str
     network: str
     prefix: int
+    link: bool | None = None
+    """Whether it holds on the link only, as fe80:: does; None where an older snapshot does not say."""
 
 
 @frozen
@@ -99,23 +101,31 @@ class GpuDirect:
 
 
 def chosen(name: str, value: str, rows: Interfaces) -> list[Interface]:
-    """The interfaces that a variable names."""
-    exact = name != "NCCL_SOCKET_IFNAME" or value.startswith("=")
-    wanted = [part.split(":")[0] for part in value.lstrip("=").split(",") if part]
-    return [
-        row
-        for row in rows.rows
-        if any(row.name == part if exact else row.name.startswith(part) for part in wanted)
-    ]
+    """The interfaces that a variable chooses: NCCL reads `^` (all but these) and then `=` (whole names,
+    else beginnings; src/misc/socket.cc), Gloo and TensorPipe whole names only."""
+    nccl = name == "NCCL_SOCKET_IFNAME"
+    others = nccl and value.startswith("^")
+    rest = value.removeprefix("^") if others else value
+    exact = not nccl or rest.startswith("=")
+    rest = rest.removeprefix("=") if nccl else rest
+    wanted = [part.split(":")[0] if nccl else part for part in rest.split(",") if part]
+
+    def named(row: Interface) -> bool:
+        return any(row.name == part if exact else row.name.startswith(part) for part in wanted)
+
+    return [row for row in rows.rows if named(row) != others]
 
 
-def leading(rows: Interfaces, variables: Mapping[str, str]) -> list[Interface]:
+def leading(
+    rows: Interfaces, variables: Mapping[str, str], names: Sequence[str] = IFNAMES[:2]
+) -> list[Interface]:
     """The interfaces that NCCL or Gloo is told to use, else all that may lead to another node."""
-    for name in IFNAMES[:2]:
-        value = variables.get(name)
-        if value and not value.startswith("^"):
-            return chosen(name, value, rows)
-    return [row for row in rows.rows if not row.loopback and not NEVER_CHOSEN.fullmatch(row.name)]
+    name = next((name for name in names if variables.get(name)), None)
+    value = variables[name] if name else ""
+    used = chosen(name, value, rows) if name else rows.rows
+    if name and not value.startswith("^"):
+        return list(used)
+    return [row for row in used if not row.loopback and not NEVER_CHOSEN.fullmatch(row.name)]
 
 
 @probe
@@ -132,7 +142,12 @@ def interfaces(host: Host) -> Interfaces:
                 mtu=row["mtu"],
                 speed=row["speed"],
                 addresses=tuple(
-                    Address(address=a["address"], network=a["network"], prefix=a["prefix"])
+                    Address(
+                        address=a["address"],
+                        network=a["network"],
+                        prefix=a["prefix"],
+                        link=a.get("link"),
+                    )
                     for a in row["addresses"]
                 ),
             )

@@ -18,6 +18,8 @@ DONE, FAILED = 3, 2
 IFF_UP, IFF_LOOPBACK, IFF_RUNNING = 0x1, 0x8, 0x40
 LINK_NAME, LINK_MTU = 3, 4
 ADDRESS, LOCAL = 1, 2
+LINK_SCOPE = 253
+"""RT_SCOPE_LINK, of fe80:: and 169.254 (rtnetlink(7))."""
 
 UNSYNCHRONISED = 0x40
 """STA_UNSYNC: no daemon has set the clock within the last minutes (adjtimex(2))."""
@@ -41,7 +43,7 @@ def interfaces() -> Json:
             "addresses": [],
         }
     for body in _dump(GET_ADDRESS, struct.pack("BBBBI", socket.AF_UNSPEC, 0, 0, 0, 0)):
-        family, prefix, _, _, index = struct.unpack_from("BBBBI", body)
+        family, prefix, _, scope, index = struct.unpack_from("BBBBI", body)
         parts = _attributes(body[8:])
         raw = parts.get(LOCAL) or parts.get(ADDRESS)
         if raw is None or index not in rows or family not in (socket.AF_INET, socket.AF_INET6):
@@ -52,6 +54,7 @@ def interfaces() -> Json:
                 "address": socket.inet_ntop(family, raw),
                 "network": socket.inet_ntop(family, bits.to_bytes(len(raw), "big")),
                 "prefix": prefix,
+                "link": scope == LINK_SCOPE,
             }
         )
     return {"interfaces": [rows[index] for index in sorted(rows)]}

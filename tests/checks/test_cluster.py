@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from nodes import alike, node, nodes, proven, silent
 
+from infer_doctor.checks.cluster_addresses import address_shared, name_loopback
 from infer_doctor.checks.cluster_links import link_slow, peer_unreachable
 from infer_doctor.checks.cluster_machines import (
     clock_unset,
@@ -16,12 +17,7 @@ from infer_doctor.checks.cluster_machines import (
     rdma_differs,
 )
 from infer_doctor.checks.cluster_model import model_differs
-from infer_doctor.checks.cluster_network import (
-    address_shared,
-    interface_missing,
-    name_loopback,
-    subnet_differs,
-)
+from infer_doctor.checks.cluster_network import interface_missing, subnet_differs
 from infer_doctor.checks.cluster_ray import node_silent, ray_gpus_differ, ray_placement
 from infer_doctor.checks.cluster_variables import master_differs, variable_differs
 from infer_doctor.checks.cluster_versions import (
@@ -494,7 +490,9 @@ class TestUnknown:
         ("=eth", "eth0", "failed"),
         ("=eth0", "eth0", "passed"),
         ("ib,eth", "eth0", "passed"),
-        ("^docker,lo", "eth0", "not_applicable"),
+        ("^docker,lo", "eth0", "passed"),
+        ("^eth", "eth0", "failed"),
+        ("^=eth", "eth0", "passed"),
         ("eth0", "eth1", "failed"),
     ],
 )

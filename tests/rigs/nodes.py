@@ -8,7 +8,13 @@ from infer_doctor.facts.nodes import Node, Nodes
 from infer_doctor.model import Missing
 
 
-def node(name: str, *facts: object, key: str | None = "k", silence: str | None = None) -> Node:
+def node(
+    name: str,
+    *facts: object,
+    key: str | None = "k",
+    silence: str | None = None,
+    machine: str | None = None,
+) -> Node:
     """A node that has these facts (or Missing ones) and no others."""
     known: dict[str, Any] = {
         fact.fact if isinstance(fact, Missing) else type(fact).__name__: fact for fact in facts
@@ -20,7 +26,7 @@ def node(name: str, *facts: object, key: str | None = "k", silence: str | None =
             Missing(fact=kind.__name__, reason="not in this snapshot", kind="unavailable"),
         )
 
-    return Node(name=name, get=get, key=key, silence=silence)
+    return Node(name=name, get=get, key=key, silence=silence, machine=machine)
 
 
 def nodes(*rows: Node) -> Nodes:
