@@ -52,7 +52,8 @@ def quality_degraded(quality: Quality) -> Iterator[Finding]:
     likeliest, and more prompts that fail (sign test, 1 %); no chats where the baseline has them. The
     bounds come from resampling prompts. When they straddle a limit, when noise of the baseline hides
     what is above 0.03 nats, or when fewer than 20 prompts were answered by both, or with log
-    probabilities, it is not decided (equal texts are the same without them). Of two launches the
+    probabilities, it is not decided (equal texts are the same without them), nor where a tenth got no
+    answer since a server was busy or away, or where tokens are cut otherwise. Of two launches the
     differences are switched one by one, at most five, until the answers are the same: that one is named.
 
     ## Fix safety

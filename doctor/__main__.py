@@ -45,6 +45,9 @@ def _interrupted(*_: object) -> None:
     live = sys.modules.get("infer_doctor.live")
     if live is not None and hasattr(live, "kill_children"):  # it may be half loaded
         live.kill_children()
+    masking = sys.modules.get("infer_doctor.runs.masking")
+    if masking is not None and hasattr(masking, "mask_open"):
+        masking.mask_open()
     clear = b"\r\x1b[K" if os.isatty(2) else b""
     os.write(2, clear + b"infer-doctor: interrupted\n")
     os._exit(130)

@@ -58,7 +58,11 @@ def compare(left: str, right: str, **options: Any) -> None:
     try:
         prompts = of_file(options["prompts"]) if options["prompts"] else built_in()
         with logs_in(options["keep"]) as folder:
-            limits = Limits(wall_s=options["wall"], scratch="" if options["keep"] else folder)
+            limits = Limits(
+                wall_s=options["wall"],
+                scratch="" if options["keep"] else folder,
+                kept=bool(options["keep"]),
+            )
             sides = [
                 comparing.side_of(target, folder, limits, options["python"])
                 for target in (left, right)

@@ -153,6 +153,7 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
                         wall_s=options["wall"],
                         idle_s=options["idle"],
                         scratch="" if options["keep"] else folder,
+                        kept=bool(options["keep"]),
                     )
                     keeper = Keeper(question, tuple(command), folder if options["keep"] else None)
                     if url is not None:

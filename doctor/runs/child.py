@@ -46,6 +46,7 @@ class Limits:
     """When the watchdog ends a start; `host_bytes` None: what is available now.
 
     `scratch` is a folder that goes with the run: where the doctor was killed its guard removes it.
+    `kept` is a log that stays when its secrets are masked, and which the guard removes too as it is.
     """
 
     wall_s: float = WALL_S
@@ -53,6 +54,7 @@ class Limits:
     host_bytes: int | None = None
     log_bytes: int = LOG_BYTES
     scratch: str = ""
+    kept: bool = False
 
 
 class Child:
@@ -93,6 +95,7 @@ class Child:
             "host_bytes": self.host_bytes,
             "log_bytes": limits.log_bytes,
             "scratch": limits.scratch,
+            "kept": limits.kept,
         }
         self._say(json.dumps(asked))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,6 @@ from infer_doctor.runs.words import Change
 
 FORM = 1
 NAME = "run.json"
-
-END_BYTES = 2 << 20
-"""Of a kept log at its beginning and at its end: a start that fails writes some hundred lines."""
 
 
 class BadRun(Exception):
@@ -60,26 +56,6 @@ class Keeper:
         text = json.dumps(Redactor([]).value(whole), indent=1, ensure_ascii=False)
         if self.folder is not None:
             Path(self.folder, NAME).write_text(text + "\n", "utf-8", "backslashreplace")
-
-
-def masked(log: Path) -> None:
-    """A kept log without secrets: engines print their arguments. Of a long one both ends are kept."""
-    from infer_doctor.redact import mask_line
-
-    made = log.with_suffix(".masked")
-    try:
-        with open(log, "rb") as file, open(made, "w", encoding="utf-8") as out:
-            size = os.fstat(file.fileno()).st_size
-            for raw in file:
-                out.write(mask_line(raw.decode("utf-8", "replace")))
-                if END_BYTES < file.tell() < size - END_BYTES:
-                    out.write(f"... {size - END_BYTES - file.tell():,} bytes left out\n")
-                    file.seek(size - END_BYTES)
-                    file.readline()
-        os.replace(made, log)
-    except OSError:
-        log.unlink(missing_ok=True)  # rather none than one with secrets
-        made.unlink(missing_ok=True)
 
 
 class Kept:

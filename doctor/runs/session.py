@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from infer_doctor.engine import Subject
@@ -22,7 +21,6 @@ from infer_doctor.launch.judge import CALLS
 from infer_doctor.launch.model import Launch
 from infer_doctor.runs import tiny
 from infer_doctor.runs.child import Limits, available
-from infer_doctor.runs.keep import masked
 from infer_doctor.runs.starting import Plan
 from infer_doctor.runs.words import (
     NoRun,
@@ -71,13 +69,7 @@ def logs_in(keep: str | None) -> Iterator[str]:
     """The folder of the run: the one to keep, else one that goes with the run."""
     if keep is not None:
         os.makedirs(keep, exist_ok=True)
-        folder = Path(os.path.abspath(keep))
-        before = set(folder.glob("*.log"))
-        try:
-            yield str(folder)
-        finally:
-            for log in set(folder.glob("*.log")) - before:
-                masked(log)
+        yield os.path.abspath(keep)
         return
     made = tempfile.mkdtemp(prefix="infer-doctor-run-")
     try:

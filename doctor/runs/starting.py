@@ -17,7 +17,9 @@ from infer_doctor.facts.log import ColdStart, EngineLog
 from infer_doctor.facts.run import WATCHDOG, Start
 from infer_doctor.frozen import frozen
 from infer_doctor.redact import mask_line, without_secrets
+from infer_doctor.runs import owner
 from infer_doctor.runs.child import Child, Limits, available
+from infer_doctor.runs.masking import masked_after
 from infer_doctor.runs.words import (
     AS_ASKED,
     KEYS,
@@ -39,11 +41,17 @@ ROOM = 1 << 20
 TELLING_LINES = 40
 """A cleanup that is cut off prints some lines after the exception."""
 
+NUMBER = re.compile(r"\d+(?=-)")
 ERROR = re.compile(r"(\([^)]*\) )?[\w.]*(Error|Exception|Killed|fault)\b")
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "TRTLLM_NO_USAGE_STATS": "1"}
 """A run on purpose is no usage."""
 
 ENDS = ("exited", "wall", "idle", "memory", "flood", "refused")
+
+LOOKS = 3
+"""Before a server is called another's: sockets pass from one process of an engine to the next."""
+
+TAKEN = "port {port}, which was free for the engine, was taken by another process meanwhile"
 
 READY_MARK = "infer-doctor: the engine answered"
 """What the adapter of TensorRT-LLM's LLM() prints (`trtllm.py`)."""
@@ -101,7 +109,11 @@ def running(
         raise NoRun(f"{words[0]} is not on PATH: give it with its folder")
     log = _log_path(plan.logs, change.label)
     began = time.monotonic()
-    with Child((program, *words[1:]), variables, plan.folder, log, plan.limits) as child:
+    masking = masked_after(log) if plan.limits.kept else contextlib.nullcontext()
+    with (
+        masking,
+        Child((program, *words[1:]), variables, plan.folder, log, plan.limits) as child,
+    ):
         ready = _until_ready(child, port if plan.serves else None, log, began, change, progress)
         seconds = round(time.monotonic() - began, 2)
         if ready:
@@ -111,6 +123,8 @@ def running(
             return
         child.end()
         start = _start(change, why, words, child, seconds, log, ready=False)
+        if plan.serves and not start.left and owner.listens(port):
+            raise NoRun(f"{TAKEN.format(port=port)}: start it again")
         yield judged(start, words), None
 
 
@@ -138,11 +152,16 @@ def _until_ready(
     change: Change,
     progress: Progress | None,
 ) -> bool:
+    foreign = 0
     while child.alive(ASK_EVERY_S):
         if progress is not None:
             progress(f"starting {change.label}", time.monotonic() - began)
         if port is not None and _answers(port):
-            return True
+            if owner.is_below(port, child.process.pid) is not False:
+                return True
+            foreign += 1
+            if foreign == LOOKS:
+                raise NoRun(f"{TAKEN.format(port=port)}: start it again")
         if port is None and READY_MARK in _tail(log):
             return True
     return port is None and READY_MARK in _tail(log)
@@ -235,10 +254,12 @@ def _telling(lines: Sequence[str]) -> str:
 
 
 def _log_path(folder: str, label: str) -> str:
-    """A new file, named by what was changed."""
+    """A new file, named by what was changed; never one that is there, whose lines would be read as ours."""
     word = "".join(char if char.isalnum() or char in "._-" else "-" for char in label).strip("-")
-    number = len(list(Path(folder).glob("*.log"))) + 1
-    return str(Path(folder) / f"{number:02d}-{word[:60] or 'start'}.log")
+    taken = [
+        int(found[0]) for path in Path(folder).glob("*.log") if (found := NUMBER.match(path.name))
+    ]
+    return str(Path(folder) / f"{max(taken, default=0) + 1:02d}-{word[:60] or 'start'}.log")
 
 
 def _tail(path: str) -> str:
