@@ -14,6 +14,7 @@ from infer_doctor.fixes.server import (
     restart_frontend,
 )
 from infer_doctor.fixes.server_way import ask_inside_mesh, ask_with_tls
+from infer_doctor.host import Unavailable
 from infer_doctor.model import Finding
 from infer_doctor.registry import check
 
@@ -29,6 +30,7 @@ BROKEN = {
 SETTINGS = re.compile(r"(?:\\x00){2}.{1,4}\\x04\\x00")
 """The first frame of a server of HTTP/2 (RFC 9113, sections 3.4 and 6.5)."""
 
+ASIDE = ("health", "metrics")
 LOST = ("closed", "reset", "refused", "tls")
 GATEWAY_STATUS = (502, 503, 504)
 
@@ -198,6 +200,8 @@ def answer_broken(answers: Answers) -> Iterator[Finding]:
     Manual.
     """
     row = _first(answers, *BROKEN)
+    if row is not None and row.name == "metrics" and row.error == "too-large":
+        raise Unavailable(f"{row.path} is too large to be read: {row.said}")
     if row is None or row.name == "stream" or wants_tls(answers):
         return
     how = f"{BROKEN[row.error]}: {row.said}"
@@ -287,14 +291,14 @@ def redirected(answers: Answers) -> Iterator[Finding]:
     A key that follows to another host is lost.
 
     ## How it decides
-    Status 301, 302, 303, 307 or 308. The doctor follows none, so that a key reaches nobody who was
+    Status 301, 302, 303, 307 or 308, for the API: /health and /metrics are often for others. The doctor follows none, so that a key reaches nobody who was
     not named. A redirect to a login page is a gateway that wants another kind of authentication.
 
     ## Fix safety
     Manual.
     """
     rows = [row for row in answers.exchanges if row.status in (301, 302, 303, 307, 308)]
-    api = [row for row in rows if row.name != "health"]
+    api = [row for row in rows if row.name not in ASIDE]
     if not api:
         return
     row = api[0]

@@ -200,6 +200,11 @@ class Redactor:
                 return self._mask("token", item)
         return self.value(item)
 
+    def learn_secret(self, value: str) -> None:
+        """Mask this value wherever it stands, as a server may say it back; a short one is left."""
+        if len(value) >= SHORTEST_SECRET and not value.isdigit():
+            self._exact[value] = self._mask("token", value)
+
     def learn(self, text: str) -> None:
         """Number what a file that will be masked holds, so that it is masked elsewhere too.
 

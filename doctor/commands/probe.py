@@ -167,6 +167,8 @@ def _report(registry: Registry, given: Targets, options: dict[str, Any]) -> Repo
     give(subject, found, metrics=metrics, chain=times, load=load, no_load=missing)
     checks = [check for id, check in registry.checks.items() if id.startswith(AREA)]
     redactor = Redactor([])
+    if found is not None and found.asker is not None and found.asker.key is not None:
+        redactor.learn_secret(found.asker.key.value)
     report = build(
         command="probe",
         version=VERSION,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 from doctor_process import Run
-from other_servers import HEALTHY, SICK, Api, Counting, Stops
+from other_servers import HEALTHY, SICK, Api, Counting, Stops, error
 from sick_server import Handler, answer, serve
 
 KEY = "sk-own-0123456789abcdef"
@@ -76,6 +76,35 @@ def test_a_watch_ends_when_nobody_reads_it(tmp_path: Path) -> None:
             assert process.wait(60) == 0
         wrong = Run(tmp_path)("probe", PLAIN.format(port), "--watch", "1", "--format", "html")
     assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
+def test_a_key_that_the_server_says_back_is_masked(tmp_path: Path) -> None:
+    word = "horsebatterystaple"  # of no known form
+
+    def says_it(connection: socket.socket, request: bytes) -> None:
+        sent = f"no such key: {word}" if word.encode() in request else "a key is wanted"
+        connection.sendall(answer("401 Unauthorized", json.dumps(error(sent)).encode()))
+
+    with serve(says_it) as port:
+        for style in ("text", "json", "html"):
+            words = ["probe", PLAIN.format(port), "--format", style]
+            done = Run(tmp_path, {"OPENAI_API_KEY": word})(*words)
+            assert done.returncode == 1
+            assert "no such key" in done.stdout
+            assert word not in done.stdout + done.stderr
+
+
+MANY_SERIES = "".join(f'vllm:x{{le="{n}"}} 0\n' for n in range(300_000))
+ASIDE = {
+    "metrics behind a login": ("302 Found", ""),
+    "metrics of too many series": ("200 OK", MANY_SERIES),
+}
+
+
+@pytest.mark.parametrize("name", ASIDE)
+def test_metrics_that_cannot_be_read_are_no_fault_of_the_server(name: str, tmp_path: Path) -> None:
+    report, code = probed(tmp_path, Api(fixed={"/metrics": ASIDE[name]}))
+    assert (report["counts"]["error"], report["counts"]["warning"], code) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("with_metrics", [True, False])
