@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from infer_doctor.catalog.vllm import LORA_RANKS
 from infer_doctor.fixes.log import cure
-from infer_doctor.logs import budget, parallel, ports
+from infer_doctor.logs import arguments, budget, parallel, ports
 from infer_doctor.logs.answers import Answer, number, since
 from infer_doctor.logs.budget import down, utilisation
 from infer_doctor.logs.figures import count, figure
@@ -353,6 +353,7 @@ FUNCTIONS: dict[str, Callable[[Hit, Start], Answer]] = {
     "other_node": other_node,
     "trt_component": trt_component,
     "trt_kv": trt_kv,
+    **arguments.FUNCTIONS,
     **budget.FUNCTIONS,
     **parallel.FUNCTIONS,
     **ports.FUNCTIONS,

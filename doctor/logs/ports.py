@@ -1,9 +1,8 @@
-"""Ports, shared memory and arguments: small answers with the numbers of the case."""
+"""Ports and shared memory: small answers with the numbers of the case."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
 from infer_doctor.facts.memory import SHM
@@ -80,80 +79,7 @@ def shm(hit: Hit, start: Start) -> Answer:
     return Answer(message=message, fixes=(fix,))
 
 
-def unknown_argument(hit: Hit, start: Start) -> Answer:
-    """What replaced an argument that is gone."""
-    words = re.findall(r"--[A-Za-z][\w.-]*", hit.match.groupdict().get("args") or "")
-    given = [word.replace("_", "-") if word.startswith("--") else word for word in words]
-    if hit.signature.engine == "trtllm":
-        known = [f"{word} -> {TRT[word]}" for word in words if word in TRT]
-        if not known:
-            return Answer()
-        return Answer(fixes=(cure("replace-argument", "Write " + "; ".join(known)),))
-    version = f"vLLM {start.version}" if start.version else "this vLLM"
-    if not given:
-        name = hit.match.groupdict().get("args") or ""
-        if not name:
-            return Answer()
-        return Answer(
-            message=f"{version} has no argument {name}",
-            fixes=(cure("remove-argument", f"Remove {name}, or write what replaced it"),),
-        )
-    from infer_doctor.catalog.vllm_renamed import NOTES, SUCCESSORS
-
-    if hit.match.groupdict().get("program") == "api_server.py" and (
-        asked := [word for word in given if word in OPENAI_ONLY]
-    ):
-        return Answer(
-            message=f"the server that was started has no {', '.join(asked)}: it is the demo server, "
-            "not the OpenAI one",
-            fixes=(
-                cure(
-                    "openai-server",
-                    "Start python -m vllm.entrypoints.openai.api_server (vllm serve from 0.5) instead "
-                    "of vllm.entrypoints.api_server",
-                    why="the demo has neither the OpenAI routes nor an API key",
-                ),
-            ),
-        )
-    fixes = []
-    for word in dict.fromkeys(given):
-        value = re.search(rf"{word.replace('-', '[-_]')}[ =]([^\s-]\S*)", hit.match["args"])
-        if new := SUCCESSORS.get(word):
-            new = new.replace("{value}", value[1] if value else "VALUE")
-            fixes.append(cure("replace-argument", f"Write {new} instead of {word}"))
-        else:
-            fixes.append(cure("remove-argument", f"Remove {word}", why=NOTES.get(word)))
-    return Answer(message=f"{version} has no {', '.join(given)}", fixes=tuple(fixes))
-
-
-OPENAI_ONLY = frozenset(
-    {
-        "--api-key",
-        "--served-model-name",
-        "--chat-template",
-        "--response-role",
-        "--lora-modules",
-        "--enable-auto-tool-choice",
-        "--tool-call-parser",
-    }
-)
-"""Arguments that the OpenAI server has had since 0.2 to 0.6 and vllm/entrypoints/api_server.py never."""
-
-TRT = {
-    "--max_output_len": "--max_seq_len (input plus output, from 0.11)",
-    "--model_dir": "--checkpoint_dir (a converted checkpoint)",
-    "--quantization": "quantize.py --qformat, before the build",
-    "--use_custom_all_reduce": "nothing: removed after 0.11",
-    "--enable_xqa": "nothing: removed in 0.16",
-    "--builder_force_num_profiles": "the variable BUILDER_FORCE_NUM_PROFILES",
-    "--use_inflight_batching": "nothing: on by default",
-    "--dtype": "the dtype of the checkpoint",
-    "--tp_size": "the tp_size of the checkpoint",
-}
-"""trtllm-build 0.11 to 1.2: what is gone -> what to write."""
-
 FUNCTIONS: dict[str, Callable[[Hit, Start], Answer]] = {
     "port": port,
     "shm": shm,
-    "unknown_argument": unknown_argument,
 }

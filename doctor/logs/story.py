@@ -217,11 +217,12 @@ class Story:
             if stated := ASSERTION.match(line.text):
                 self._asserts[key] = (place, stated["said"])
             return
-        elif line.text.strip() == "AssertionError" and key in self._asserts:
-            place, said = self._asserts.pop(key)
-            self._inside.discard(key)
-            line = replace(line, text=said)
         found = False
+        if line.text.strip() == "AssertionError" and key in self._asserts:
+            above, said = self._asserts.pop(key)
+            for owner, match in patterns().search(said):
+                if isinstance(owner, Signature):
+                    found = self._hit(owner, match, above, replace(line, text=said)) or found
         for owner, match in patterns().search(line.text):
             if isinstance(owner, Mark):
                 self._mark(owner, match, place, line)
@@ -236,6 +237,7 @@ class Story:
         if "Traceback (most recent call last)" in text:
             self._inside.add(key)
             self._frames[key] = []
+            self._asserts.pop(key, None)
             return True
         if match := FRAME.match(text):
             self._inside.add(key)
