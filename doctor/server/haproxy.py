@@ -98,7 +98,7 @@ def limits(
     """What ends a request of this path and what keeps its tokens back, by backend."""
     found: list[Limit] = []
     buffers: list[Buffering] = []
-    for front, backend in _of_path(parse(text), path):
+    for front, backend in _of_path(parse(text), path, gaps):
         name = f"haproxy {backend.kind} {backend.name}"
         given = backend.last("timeout", "server")
         seconds = duration(given[1][2]) if given is not None and len(given[1]) > 2 else None
@@ -130,7 +130,9 @@ def limits(
     return tuple(found), tuple(buffers)
 
 
-def _of_path(sections: list[Section], path: str) -> list[tuple[Section | None, Section]]:
+def _of_path(
+    sections: list[Section], path: str, gaps: list[str] | None
+) -> list[tuple[Section | None, Section]]:
     """Frontend and backend that a request of this path may come to; all backends without a frontend."""
     backends = {row.name: row for row in sections if row.kind in ("backend", "listen")}
     fronts = [row for row in sections if row.kind in ("frontend", "listen")]
@@ -140,7 +142,7 @@ def _of_path(sections: list[Section], path: str) -> list[tuple[Section | None, S
     of_http = [row for row in fronts if _mode(row) == "http"]
     found: dict[str, Section] = {}
     for front in of_http or fronts:
-        for name in _chosen(front, path):
+        for name in _chosen(front, path, gaps):
             found.setdefault(name, front)
     return [(front, backends[name]) for name, front in found.items() if name in backends]
 
@@ -161,7 +163,7 @@ def _is_statistics(front: Section) -> bool:
     }
 
 
-def _chosen(front: Section, path: str) -> Iterator[str]:
+def _chosen(front: Section, path: str, gaps: list[str] | None) -> Iterator[str]:
     """Names of backends in the order of the rules, up to the first that surely holds."""
     if front.kind == "listen":
         yield front.name
@@ -174,6 +176,10 @@ def _chosen(front: Section, path: str) -> Iterator[str]:
                 True if True in (known, value) else None if None in (known, value) else False
             )
         elif words[0] == "use_backend" and len(words) > 1:
+            if "%[" in words[1]:
+                if gaps is not None:
+                    gaps.append(f"use_backend of {front.kind} {front.name} is {words[1]}")
+                return
             taken = _condition(words[2:], acls, path)
             if taken is not False:
                 yield words[1]

@@ -49,6 +49,8 @@ class Block:
     outer: Block | None = None
     directives: dict[str, Directive] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
+    unread: bool = False
+    """A file that it includes could not be read: it may hold any directive."""
 
     @property
     def passes(self) -> str:
@@ -63,6 +65,15 @@ class Block:
                 return block.directives[name]
             block = block.outer
         return None
+
+    def unsure(self, name: str) -> bool:
+        """Whether a file that was not read may hold this directive, nearer than what was found."""
+        block: Block | None = self
+        while block is not None and name not in block.directives:
+            if block.unread:
+                return True
+            block = block.outer
+        return False
 
     def all(self) -> Iterator[Block]:
         """This block and all within."""
@@ -150,13 +161,16 @@ def _include(block: Block, pattern: str, files: Files) -> None:
     """Read it in place: its directives are those of the block, its blocks stand within."""
     if pattern.endswith(IGNORED):
         return
+    known = len(files.gaps)
     for name, text in files.texts(pattern):
         inner = Block(block.name, block.arguments, 1, name, outer=block.outer)
         _fill(inner, text, files)
         block.directives |= inner.directives
+        block.unread |= inner.unread
         for child in inner.blocks:
             child.outer = block
         block.blocks += inner.blocks
+    block.unread |= len(files.gaps) > known
 
 
 def limits(
@@ -178,7 +192,7 @@ def limits(
         seconds = duration(read[0]) if read else NGINX_READ_S
         if seconds is None and gaps is not None:
             gaps.append(f"{timeout} of {name} is {' '.join(read[0]) if read else ''}")
-        elif seconds is not None:
+        elif seconds is not None and not location.unsure(timeout):
             found.append(
                 Limit(
                     who="proxy",
@@ -190,7 +204,10 @@ def limits(
                 )
             )
         on = location.find("proxy_buffering")
-        if location.passes == "proxy":
+        known = on is None or on[0] in (("on",), ("off",))
+        if not known and gaps is not None:
+            gaps.append(f"proxy_buffering of {name} is {' '.join(on[0]) if on else ''}")
+        if location.passes == "proxy" and known and not location.unsure("proxy_buffering"):
             buffers.append(
                 Buffering(
                     name=name,

@@ -377,7 +377,9 @@ def test_the_prefix_of_the_url_chooses_the_location(path: str, wanted: list[floa
 
 def test_an_include_that_reads_the_disk_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "n.conf"
-    file.write_text("http {\n  include /*/*/*.conf;\n  server { proxy_pass http://a; }\n}\n")
+    file.write_text(
+        "http {\n  include /*/*/*.conf;\n  server { proxy_read_timeout 9s; proxy_pass http://a; }\n}\n"
+    )
     found = read([str(file)])
     assert found.gaps == ["include /*/*/*.conf: too many patterns to look through"]
     assert len(found.limits) == 1
@@ -397,6 +399,30 @@ def test_a_time_that_is_a_variable_is_a_gap(tmp_path: Path) -> None:
     found = read([str(file)])
     assert found.limits == []
     assert found.gaps == ["proxy_read_timeout of nginx location / is ${READ}"]
+
+
+def test_what_an_unread_file_may_hold_is_not_told_as_the_default(tmp_path: Path) -> None:
+    """The include is nearer than what the server says; what the location says itself holds."""
+    file = tmp_path / "site.conf"
+    file.write_text(
+        "server { proxy_read_timeout 9s; location /v1/ { proxy_buffering off;\n"
+        "include snippets/llm.conf; proxy_pass http://a; } }\n"
+    )
+    found = read([str(file)])
+    assert found.limits == []
+    assert [row.on for row in found.buffering] == [False]
+    assert found.gaps == ["include snippets/llm.conf: there is no such file"]
+    file.write_text("server { location / { proxy_pass http://a; proxy_buffering ${BUFFER}; } }\n")
+    found = read([str(file)])
+    assert (found.buffering, len(found.limits), len(found.gaps)) == ([], 1, 1)
+
+
+def test_a_backend_that_a_map_chooses_is_a_gap(tmp_path: Path) -> None:
+    text = HAPROXY.replace("use_backend canary", "use_backend %[req.hdr(host),map(/hosts.map)]")
+    (tmp_path / "haproxy.cfg").write_text(text)
+    found = read([str(tmp_path / "haproxy.cfg")])
+    assert found.limits == []
+    assert found.gaps == ["use_backend of frontend api is %[req.hdr(host),map(/hosts.map)]"]
 
 
 def test_a_configuration_within_a_config_map(tmp_path: Path) -> None:
