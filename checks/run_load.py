@@ -78,8 +78,14 @@ def _is_own(ramp: Ramp, step: Step) -> bool:
 
 
 def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
-    found = []
+    found: list[Fix] = []
     safe = ramp.safe
+    if ramp.died:
+        return (
+            cure(
+                "diagnose-stall", "Read the server's log: infer-doctor diagnose LOG", restarts=False
+            ),
+        )
     if safe is not None:
         found.append(
             cure(
@@ -111,7 +117,7 @@ def _fixes(ramp: Ramp, step: Step) -> tuple[Fix, ...]:
         )
         return tuple(found)
     worst = step.total_worst
-    if worst is not None:
+    if worst is not None and not step.unended:
         found.append(
             cure(
                 "longer-limit",
@@ -154,17 +160,21 @@ def load_late(ramp: Ramp) -> Iterator[Finding]:
     if step is None:
         return
     limit = f"{ramp.limit_s:g} s"
+    given_up = ""
+    if step.unended:
+        given_up = f", {step.unended} of them not within {_seconds(step.total_worst)}"
     if ramp.first_token_s is not None:
         limit = f"{ramp.first_token_s:g} s for the first token, {limit} for the answer"
     bad = step.late + step.failed
-    words = f"{bad} of {plural(step.requests, 'answer')} came late or not at all"
+    words = f"{bad} of {plural(step.requests, 'answer')} came late or not at all{given_up}"
     if step.failed and not step.late:
         words = f"{step.failed} of {plural(step.requests, 'request')} failed"
     doubt = step.running_most is None or (ramp.cause == "slow" and _is_own(ramp, step))
     confidence: Confidence = "likely" if doubt else "certain"
     yield Finding(
         about="load",
-        message=f"with {step.concurrency} at once {words} (limit {limit}): {_why(ramp, step)}",
+        message=f"with {step.concurrency} at once {words} (limit {limit}): {_why(ramp, step)}"
+        + (f"; the engine {ramp.died}" if ramp.died else ""),
         category=CATEGORY[ramp.cause],
         confidence=confidence,
         evidence=tuple(
@@ -172,7 +182,8 @@ def load_late(ramp: Ramp) -> Iterator[Finding]:
                 source=ramp.url,
                 excerpt=f"{row.concurrency} at once: first token {_seconds(row.ttft_median)} "
                 f"(worst {_seconds(row.ttft_worst)}), answer {_seconds(row.total_median)} "
-                f"(worst {_seconds(row.total_worst)}), {row.late} late",
+                f"(worst {_seconds(row.total_worst)}), {row.late} late"
+                + (f", {row.failed} failed" if row.failed else ""),
             )
             for row in ramp.steps
         ),

@@ -174,7 +174,7 @@ def reproduce(command: Sequence[str], /, question: str, url: str | None, **optio
                         facts, measured = _live(question, session, options, keeper)
                     if options["keep"]:
                         _kept(keeper, question, options["keep"])
-                    elif not all(row.ready for row in keeper.starts):
+                    elif not keeper.is_healthy:
                         note("the logs go with the run; --keep DIR keeps them")
     except (NoRun, NoTarget, BadRun, NoServer, BadPrompts, BadAnswers) as error:
         raise click.ClickException(str(error)) from None

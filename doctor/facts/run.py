@@ -171,6 +171,8 @@ class Step:
     """What the first request that failed was told."""
     tokens_mean: float | None = None
     """Tokens of an answer."""
+    unended: int = 0
+    """Of the late ones those that were given up: how long they take is not known."""
 
 
 @given("no run was made")
@@ -189,6 +191,8 @@ class Ramp:
     """The first step with late answers."""
     cause: Literal["", "queueing", "preemption", "stalled", "blocked-loop", "slow", "failed"]
     max_num_seqs: int | None = None
+    died: str = ""
+    """How the engine, which the doctor started, ended under the load."""
     source: str = "load ramp"
     gaps: tuple[str, ...] = ()
 

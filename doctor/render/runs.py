@@ -41,17 +41,19 @@ def lines(measured: Mapping[str, Any], width: int) -> Iterator[str]:
 
 def _ramp(ramp: Mapping[str, Any]) -> Iterator[str]:
     yield f"load, {ramp['tokens']} tokens each, limit {ramp['limit_s']:g} s"
-    yield "      at once   first token  (worst)     answer  (worst)   tokens/s  late"
+    yield "      at once   first token  (worst)     answer  (worst)   tokens/s  late  failed"
     for row in ramp["steps"]:
         cells = [_s(row[name]) for name in ("ttft_median", "ttft_worst")]
         cells += [_s(row[name]) for name in ("total_median", "total_worst")]
         yield (
             f"      {row['concurrency']:>7}  {cells[0]:>11} {cells[1]:>9}  {cells[2]:>9} "
-            f"{cells[3]:>9} {row['tokens_per_s'] or 0:>9.0f}  {row['late'] + row['failed']:>4}"
+            f"{cells[3]:>9} {row['tokens_per_s'] or 0:>9.0f}  {row['late']:>4} {row['failed']:>7}"
         )
     safe = ramp["safe"]
     if ramp["broken"] is None:
         yield f"      no answer was late with up to {safe} at once"
+    elif ramp.get("died"):
+        yield f"      the engine {ramp['died']}"
     elif safe is not None:
         worst = max(
             (row["total_worst"] or 0) for row in ramp["steps"] if row["concurrency"] <= safe

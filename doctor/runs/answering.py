@@ -11,9 +11,10 @@ from typing import Any
 from infer_doctor.facts.log import ColdStart, EngineLog
 from infer_doctor.facts.run import Boundary, ColdWarm, Quality, Ramp, Starts
 from infer_doctor.runs import answers, boundary, cold, comparing, prompts, quality, ramp, switching
+from infer_doctor.runs.endpoint import NoServer
 from infer_doctor.runs.keep import BadRun, Keeper, Kept
 from infer_doctor.runs.session import Session, facts_of
-from infer_doctor.runs.starting import Seen, running
+from infer_doctor.runs.starting import Seen, ended_under, judged, running
 from infer_doctor.runs.typed import typed
 from infer_doctor.runs.words import AS_ASKED, Change, NoRun, value_in
 
@@ -95,7 +96,19 @@ def _timeout(session: Session, options: dict[str, Any], keeper: Keeper) -> Answe
         facts = _of_starts("timeout", [seen])
         if server is None:
             return facts, _told([seen])
-        found = ramp.measure(server.url, _limits(options, session.model, sequences), ramp_bar())
+        try:
+            found = ramp.measure(server.url, _limits(options, session.model, sequences), ramp_bar())
+        except NoServer:
+            ended = ended_under(server, seen)
+            if ended is None:
+                raise
+            dead = judged(ended, session.plan.words)
+            keeper.starts[-1] = dead.start
+            return _of_starts("timeout", [dead]), _told([dead])
+        if found.broken is not None and found.broken.failed:
+            ended = ended_under(server, seen)
+            found = dataclasses.replace(found, died=ended.ending if ended else "")
+            facts = _of_starts("timeout", [judged(seen.start, session.plan.words)])
         keeper.data = {"ramp": dataclasses.asdict(found)}
     return {**facts, Ramp: found}, {**_told([seen]), "ramp": keeper.data["ramp"]}
 

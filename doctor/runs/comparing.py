@@ -12,9 +12,10 @@ from infer_doctor.facts.run import Quality
 from infer_doctor.frozen import frozen
 from infer_doctor.runs import answers as asking
 from infer_doctor.runs.answers import Answers
+from infer_doctor.runs.endpoint import NoServer
 from infer_doctor.runs.prompts import Prompt
 from infer_doctor.runs.quality import compare
-from infer_doctor.runs.starting import Plan, running
+from infer_doctor.runs.starting import DYING_S, Plan, Running, Seen, ended_under, judged, running
 from infer_doctor.runs.switching import find_cause
 from infer_doctor.runs.words import NoRun, model_of_words, program_of
 from infer_doctor.server.address import is_url
@@ -47,7 +48,21 @@ def served(side: Side) -> Iterator[str]:
     with running(side.plan, why=side.name) as (seen, server):
         if server is None:
             raise NoRun(f"{side.name} did not come up: {seen.start.why_not}")
-        yield server.url
+        try:
+            yield server.url
+        except NoServer:
+            _lives(side, seen, server, DYING_S)
+            raise
+        _lives(side, seen, server, 0.0)
+
+
+def _lives(side: Side, seen: Seen, server: Running, wait_s: float) -> None:
+    """Answers of an engine that died between them are none to compare; raises NoRun."""
+    ended = ended_under(server, seen, wait_s)
+    if ended is not None:
+        assert side.plan is not None
+        told = judged(ended, side.plan.words).start.why_not
+        raise NoRun(f"{side.name} came up and ended while it was asked: {told}")
 
 
 def answers_of(

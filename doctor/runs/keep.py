@@ -32,6 +32,12 @@ class Keeper:
         self.starts: list[Start] = []
         self.data: dict[str, Any] = {}
 
+    @property
+    def is_healthy(self) -> bool:
+        """Whether all came up, and none died under its load."""
+        died = (self.data.get("ramp") or {}).get("died")
+        return not died and all(row.ready for row in self.starts)
+
     def add(self, start: Start) -> None:
         """One more start; what was seen so far replays also when the run is interrupted after it."""
         self.starts.append(start)

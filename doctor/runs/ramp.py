@@ -24,6 +24,9 @@ PER_STEP = 2
 GIVE_UP = 3.0
 """Times the limit after which an answer is not waited for: it is late, by how much is no matter."""
 
+GIVEN_UP = ("timeout", "slow")
+"""Errors of requests that did not end within that."""
+
 WATCH_S = 0.5
 QUEUE_SHARE = 0.3
 """Of the mean first token that was spent in the queue: then the queue is the cause."""
@@ -195,6 +198,7 @@ async def _step(
         own_lag=round(ticker.take() / 1000, 3),
         tokens_mean=round(level.tokens / good, 1) if good else None,
         steps_made=_counted(before, after, "iterations"),
+        unended=sum(row.error in GIVEN_UP for row in late),
         said=f"{failed[0].error}: {failed[0].said}".removesuffix(": ") if failed else "",
     )
 
@@ -203,7 +207,7 @@ def _is_late(row: load.Outcome, wanted: Wanted) -> bool:
     first = row.times[0] - row.sent if row.times else row.end - row.sent
     if wanted.first_token_s is not None and first > wanted.first_token_s:
         return True
-    return row.end - row.sent > wanted.limit_s or row.error in ("timeout", "slow")
+    return row.end - row.sent > wanted.limit_s or row.error in GIVEN_UP
 
 
 def _middle(values: list[float]) -> float | None:

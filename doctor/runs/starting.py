@@ -48,6 +48,10 @@ QUIET = {"VLLM_NO_USAGE_STATS": "1", "TRTLLM_NO_USAGE_STATS": "1"}
 
 ENDS = ("exited", "wall", "idle", "memory", "flood", "refused")
 
+DYING_S = 3.0
+"""From the first request that fails to the end of the process: vLLM's API server goes in a second or two
+when its engine is dead."""
+
 LOOKS = 3
 """Before a server is called another's: sockets pass from one process of an engine to the next."""
 
@@ -89,6 +93,12 @@ class Running:
     def __init__(self, child: Child, url: str) -> None:
         self.child = child
         self.url = url
+        self._since = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it answered first."""
+        return time.monotonic() - self._since
 
 
 @contextlib.contextmanager
@@ -141,6 +151,23 @@ def start(
     left = tuple(ended.get("left", ()))
     return replace(
         seen, start=replace(seen.start, peak_bytes=peak, gpu_peak=taken, left=left, ended="stopped")
+    )
+
+
+def ended_under(server: Running, seen: Seen, wait_s: float = DYING_S) -> Start | None:
+    """How an engine that answered ended while it was asked; None where it lives."""
+    if server.child.alive(wait_s):
+        return None
+    ended: dict[str, Any] = server.child.ended or {}
+    seconds = round(seen.start.seconds + server.age, 2)
+    return replace(
+        seen.start,
+        ready=False,
+        ended="exited",
+        status=ended.get("status"),
+        signal=ended.get("signal"),
+        seconds=seconds,
+        tail=_last(seen.start.log),
     )
 
 
@@ -197,7 +224,6 @@ def _start(
         "memory": f"{gib(child.host_bytes)} of host memory",
         "flood": f"{gib(child.limits.log_bytes)} of log",
     }
-    tail = [line.strip() for line in _tail(log).splitlines() if line.strip()]
     return Start(
         label=change.label,
         why=why,
@@ -212,8 +238,13 @@ def _start(
         gpu_peak=dict(child.gpus.peak),
         left=tuple(ended.get("left", ())),
         log=log,
-        tail=child.refused or _full(log) or mask_line(_telling(tail))[:200],
+        tail=child.refused or _full(log) or _last(log),
     )
+
+
+def _last(log: str) -> str:
+    lines = [line.strip() for line in _tail(log).splitlines() if line.strip()]
+    return mask_line(_telling(lines))[:200]
 
 
 def _full(log: str) -> str:

@@ -94,3 +94,10 @@ def test_the_other_causes() -> None:
     assert not [fix for fix in lost.fixes if "clients wait" in fix.title]
     alone = late(safe=None)
     assert not [fix for fix in alone.fixes if "at most" in fix.title]
+    unended = late(cause="slow", safe=None, broken=replace(LATE, unended=2, total_worst=6.0))
+    assert "2 of them not within 6.0 s" in unended.message
+    assert not [fix for fix in unended.fixes if "wait" in fix.title]  # how long is not known
+    dead = late(cause="failed", broken=refused, died="ended with exit code 1 after 9 s")
+    assert dead.message.endswith("; the engine ended with exit code 1 after 9 s")
+    assert [fix.id for fix in dead.fixes] == ["run-diagnose-stall"]
+    assert "8 failed" in late(steps=(refused,)).evidence[0].excerpt

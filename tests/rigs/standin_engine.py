@@ -1,7 +1,8 @@
 """A program that is started as `vllm serve` and does one thing, for what a real engine does seldom.
 
 With --kv-cache-dtype every answer is a row of exclamation marks. STANDIN: serve (default), silent (neither words nor answers), flood (a log without end), slow (serves, a
-token a second). It prints its arguments and secrets, as engines print theirs, and leaves its PID in the
+token a second), dies (serves five requests; at the next one its GPU has no memory left), falls (at the
+first). It prints its arguments and secrets, as engines print theirs, and leaves its PID in the
 folder STANDIN_PIDS.
 """
 
@@ -17,6 +18,13 @@ from pathlib import Path
 from typing import Any
 
 MOST_S = 600
+SERVES = {"dies": 5, "falls": 0}
+DEATH = """\
+(EngineCore pid=9) ERROR 12-01 01:14:30 [core.py:1100] EngineCore encountered a fatal error.
+(EngineCore pid=9) ERROR 12-01 01:14:30 [core.py:1100] Traceback (most recent call last):
+(EngineCore pid=9) ERROR 12-01 01:14:30 [core.py:1100]   File "vllm/v1/worker/gpu_model_runner.py", line 3000, in execute_model
+(EngineCore pid=9) ERROR 12-01 01:14:30 [core.py:1100] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.17 GiB. GPU 0 has a total capacity of 79.10 GiB of which 512.00 MiB is free.
+"""
 METRICS = """\
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="m"} 0.0
@@ -41,6 +49,8 @@ class Handler(BaseHTTPRequestHandler):
     keys: tuple[str, ...] = ()
     token_s = 0.001
     text = "a b"
+    left: float = float("inf")
+    """Requests until it dies."""
 
     def log_message(self, format: str, *args: Any) -> None:
         print("asked", self.path, flush=True)
@@ -70,6 +80,10 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.refused():
             return
+        Handler.left -= 1
+        if Handler.left < 0:
+            print("INFO:     Application startup complete.", DEATH, sep="\n", flush=True)
+            os._exit(1)
         count = body["max_tokens"]
         if not body.get("stream"):
             choice: dict[str, Any] = {"finish_reason": "length", "message": {"content": self.text}}
@@ -120,6 +134,7 @@ def main() -> None:
         time.sleep(MOST_S)  # it listens, but not where it is asked
     Handler.keys = (*given.api_key, *filter(None, [os.environ.get("VLLM_API_KEY")]))
     Handler.text = "!" * 40 if "--kv-cache-dtype" in sys.argv else "a b"
+    Handler.left = SERVES.get(kind, Handler.left)
     Handler.token_s = 1.0 if kind == "slow" else 0.001
     ThreadingHTTPServer((given.host, given.port), Handler).serve_forever()
 
