@@ -74,7 +74,8 @@ def allreduce_failed(nodes: Nodes) -> Iterator[Finding]:
     finding, else the one that failed first, in its own words; that others wait for it is none. Without
     words a rank hangs when it is not back 10 s after all had come, surely after 30 s. Ranks that never
     came leave this undecided and are named: they may only be slow (`--timeout`); so does a GPU without
-    room for the sum.
+    room for the sum, and a node whose GPUs hold more than 1 GiB: something runs there, which a sum
+    would disturb.
 
     ## Fix safety
     Manual: a firewall, an interface's name or a route.
@@ -108,6 +109,9 @@ def allreduce_failed(nodes: Nodes) -> Iterator[Finding]:
         )
     if hung:
         yield _failing(found, hung, f"did not come back from {step}")
+    elif found.lost:
+        name, reason = next(iter(found.lost.items()))
+        raise Unavailable(f"the sum was made without {name}: {reason}")
 
 
 def _waits(found: Sums, lost: list[int]) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infer_doctor.engine import Subject
-from infer_doctor.facts.chosen import ChosenGpus
+from infer_doctor.facts.chosen import ChosenGpus, left_out
 from infer_doctor.facts.environment import Interpreter
-from infer_doctor.facts.gpu import Gpus
+from infer_doctor.facts.gpu import GpuMemory, GpuProcesses, Gpus
 from infer_doctor.facts.machine import Environ
 from infer_doctor.facts.model_files import ModelFiles
 from infer_doctor.facts.network import (
@@ -33,6 +33,7 @@ from infer_doctor.hands.links import links
 from infer_doctor.host import Capture, Host
 from infer_doctor.launch.model import Launch
 from infer_doctor.model import Missing
+from infer_doctor.units import gib
 
 FACTS = (VllmSources, ModelFiles)
 """What checks ask for only with a launch, for one that the snapshot is judged with later."""
@@ -59,6 +60,10 @@ LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZ
 
 NETWORK_VARIABLE = re.compile(r"(?:NCCL|GLOO|UCX)_\w+|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER")
 """What a launch sets itself and that decides how ranks reach each other."""
+
+IDLE_BYTES = 1 << 30
+"""More is no monitor and no display: an H200 without work holds nothing, a bare CUDA context half a GiB,
+an engine its weights."""
 
 MEETING = ".links"
 """The folder below DIR where nodes find each other."""
@@ -149,11 +154,11 @@ class Part:
         self, offers: Sequence[Mapping[str, Any]], own: int, limit_s: float
     ) -> dict[str, Any]:
         """Its part in the sum over all: {"value": ...}, or {"error": why there is none}."""
+        if self.lacking is not None:
+            return {"error": self.lacking}
         part = plan(offers, own)
         if part is None:
             return {"value": {"counts": None}}
-        if self.lacking is not None:
-            return {"error": self.lacking}
         addresses = [row["addresses"] for row in offers]
         try:
             found = allreduce(part, self.python, self.folders, self.variables, addresses, limit_s)
@@ -186,8 +191,28 @@ def part_of(subject: Subject) -> Part | Missing:
         variables={name: value for name, value in own.items() if NETWORK_VARIABLE.fullmatch(name)},
         lacking=f"the engine's interpreter is not known: {python.reason}"
         if isinstance(python, Missing)
-        else None,
+        else _busy(subject),
     )
+
+
+def _busy(subject: Subject) -> str | None:
+    """Why a sum would disturb an engine that runs: on the GPUs that would be taken somebody works.
+
+    A container sees no processes of others, so the memory counts too.
+    """
+    found, memory, chosen = (subject.get(kind) for kind in (GpuProcesses, GpuMemory, ChosenGpus))
+    processes = () if isinstance(found, Missing) else found.processes
+    holders = {row.gpu: row.pid for row in processes}
+    rows = () if isinstance(memory, Missing) else memory.rows
+    for row in rows:
+        if left_out(row.index, None if isinstance(chosen, Missing) else chosen):
+            continue
+        if row.used > IDLE_BYTES:
+            pid = f" by process {holders[row.index]}" if row.index in holders else ""
+            return (
+                f"GPU {row.index} holds {gib(row.used)}{pid}: a sum would disturb what runs there"
+            )
+    return None
 
 
 def _gpus(subject: Subject) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from infer_doctor.engine import NotApplicable
+from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.node_sum import NodeSum, SumRank
 from infer_doctor.facts.nodes import Node, Nodes
 from infer_doctor.facts.peers import PeerLinks
@@ -111,15 +112,25 @@ def sums_of(nodes: Nodes) -> Sums:
         raise NotApplicable(absent)
     if not rows:
         name, reason = next(iter(lost.items()))
-        raise Unavailable(f"no sum was tried (--deep, with all nodes there); {name}: {reason}")
+        raise Unavailable(
+            f"no sum was made (--deep on all nodes at one time does it); {name}: {reason}"
+        )
     if len({(row.counts, row.backend) for row in rows.values()}) > 1:
         raise Unavailable("the snapshots are not of one meeting")
+    backend = next(iter(rows.values())).backend
+    heads = [n.name for n in nodes.nodes if backend == "nccl" and _without_gpus(n)]
     return Sums(
         rows=rows,
-        lost=lost,
+        lost={name: reason for name, reason in lost.items() if name not in heads},
         names=names | {row.own: name for name, row in rows.items()},
         ranks={row.rank: row for own in rows.values() for row in own.ranks},
         taking_part=tuple(
             node for node in nodes.nodes if node.name in rows and rows[node.name].ranks
         ),
     )
+
+
+def _without_gpus(node: Node) -> bool:
+    """Provably, as a head node: it has no part in a sum over GPUs."""
+    found = node.get(Gpus)
+    return isinstance(found, Missing) and found.kind == "absent"

@@ -148,16 +148,9 @@ for row in ranks.values():
     except OSError:
         pass
 for local, row in ranks.items():
-    lines = row.pop("text").decode("utf-8", "backslashreplace").splitlines()
+    row["text"] = row["text"].decode("utf-8", "backslashreplace")
     del row["rest"]
     row["rank"] = plan["first"] + local
-    row["via"] = sorted({line.rpartition(" via ")[2].split()[0] for line in lines
-                         if "NCCL INFO Channel" in line and line.rpartition(" via ")[2].split()})
-    row["networks"] = sorted({line.rpartition("Using network ")[2].strip() for line in lines
-                              if "Using network " in line})
-    row["warnings"] = [line[:300] for line in lines if "NCCL WARN" in line][:5]
-    sets = [line.partition(" set by environment to ") for line in lines]
-    row["set"] = sorted({f"{name.split()[-1]}={value.rstrip('.')}" for name, found, value in sets if found})
 answer(ranks=[ranks[local] for local in sorted(ranks)])
 """
 
@@ -239,9 +232,28 @@ def allreduce(
     if "failed" in found:
         raise ValueError(hidden(found["failed"], known))
     for row in found["ranks"]:
+        row |= nccl_says(row.pop("text").splitlines())
         for key in ("error", "warnings", "set", "networks"):
             row[key] = _hidden(row.get(key), known)
     return {**head, **found}
+
+
+def nccl_says(lines: Sequence[str]) -> Json:
+    """What NCCL's log tells of one rank: transports, networks, warnings, variables.
+
+    "Channel 00/02 : 0 1" is a ring, "Channel 00/0 : 0[0] -> 1[0] via NET/IB/0" a transport.
+    """
+    channels = [line.rpartition(" via ") for line in lines if "NCCL INFO Channel" in line]
+    networks = [line.rpartition("Using network ") for line in lines]
+    sets = [line.partition(" set by environment to ") for line in lines]
+    return {
+        "via": sorted({way.split()[0] for _, found, way in channels if found and way.split()}),
+        "networks": sorted({name.strip() for _, found, name in networks if found}),
+        "warnings": [line[:300] for line in lines if "NCCL WARN" in line][:5],
+        "set": sorted(
+            {f"{name.split()[-1]}={value.rstrip('.')}" for name, found, value in sets if found}
+        ),
+    }
 
 
 def _hidden(value: Any, known: Mapping[str, int]) -> Any:

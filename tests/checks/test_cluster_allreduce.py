@@ -15,6 +15,7 @@ from infer_doctor.checks.cluster_allreduce import (
     rdma_unused,
     sum_wrong,
 )
+from infer_doctor.facts.gpu import Gpus
 from infer_doctor.facts.gpu_health import GpuNvlinks, GpuPcie, PcieRow
 from infer_doctor.facts.limits import Rdma
 from infer_doctor.facts.network import Interface, Interfaces, RdmaPort, RdmaRates
@@ -274,3 +275,19 @@ class TestSpeed:
         names = ["NET/IB/0/GDRDMA", "NET/Socket/1", "SHM/direct/direct", "P2P/CUMEM", "NVLS"]
         kinds = ["RDMA", "Ethernet", "PCIe", None, "NVLink"]
         assert [kind_of(name) for name in names] == kinds
+
+
+def test_a_node_that_took_no_part_leaves_it_undecided() -> None:
+    """Its GPUs were in use; a head node without GPUs has no part anyway."""
+    rows = [
+        node("a", replace(part(0, rank(0)), counts=(1, 1, 0))),
+        node("b", replace(part(1, rank(1)), counts=(1, 1, 0))),
+    ]
+    busy = node("c", silent(NodeSum, "GPU 0 holds 130.5 GiB: a sum would disturb what runs there"))
+    result = examine(allreduce_failed, nodes(*rows, busy))
+    assert result.outcome == "blocked"
+    assert result.reason is not None and result.reason.startswith(
+        "the sum was made without c: GPU 0"
+    )
+    head = node("c", silent(NodeSum, "no torch"), proven(Gpus, "no GPU on the bus"))
+    assert examine(allreduce_failed, nodes(*rows, head)).outcome == "passed"

@@ -1,4 +1,5 @@
-"""A sum over name spaces as hosts with a real torch: it works, a port is blocked, a rank never comes."""
+"""A sum over name spaces as hosts with a real torch: it works, a port is blocked, a rank never comes.
+A machine whose GPUs are in use takes no part."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ import netns
 import pytest
 import torch_only
 
-from infer_doctor.hands.allreduce import hidden, plan
+from infer_doctor.cluster.collect import Part, part_of
+from infer_doctor.examine import Examination
+from infer_doctor.hands.allreduce import hidden, nccl_says, plan
+from infer_doctor.registry import load
 
 WHY_NOT = netns.missing() or torch_only.missing()
 real = [pytest.mark.engine, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
@@ -127,3 +131,39 @@ def test_what_a_snapshot_holds_is_what_the_fact_reads() -> None:
 
     found = node_sum(host=read(json.dumps(node)).host)
     assert found.ranks[0].done and found.ranks[0].seconds == 0.1
+
+
+def test_what_nccl_says() -> None:
+    """The lines of a rank as NCCL 2.27 writes them."""
+    lines = [
+        "gpu-07:12:34 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.",
+        "gpu-07:12:34 [0] NCCL INFO Using network Socket",
+        "gpu-07:12:34 [0] NCCL INFO Channel 00/02 :    0   1   2   3",
+        "gpu-07:12:34 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/Socket/0",
+        "gpu-07:12:34 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+        "gpu-07:12:34 [0] misc/socket.cc:49 NCCL WARN Bootstrap : no socket interface found",
+    ]
+    assert nccl_says(lines) == {
+        "via": ["NET/Socket/0", "P2P/CUMEM/read"],
+        "networks": ["Socket"],
+        "warnings": [lines[-1]],
+        "set": ["NCCL_IB_DISABLE=1"],
+    }
+
+
+def test_a_gpu_that_somebody_uses_is_left_alone(tmp_path: Path) -> None:
+    """Also in a container, which sees the memory but no process of others."""
+    for case, busy in (("h200-x2-served", True), ("h200-x2", False)):
+        node = cluster.node(1, cluster.document(case))
+        (path,) = cluster.write(tmp_path / case, [node])
+        subject = Examination.of(load(), snapshot=path).subjects[0]
+        part = part_of(subject)
+        assert isinstance(part, Part)
+        offers = [part.offer() for _ in range(2)]
+        if not busy:
+            assert part.lacking is None
+            continue
+        assert part.lacking is not None
+        assert part.lacking.startswith("GPU 0 holds 129.9 GiB by process ")
+        assert part.lacking.endswith(": a sum would disturb what runs there")
+        assert part.add_up(offers, 0, 8.0) == {"error": part.lacking}
