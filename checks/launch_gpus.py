@@ -67,7 +67,8 @@ def gpus_too_few(
     the model. The CPU build has no ranks on GPUs.
 
     ## Fix safety
-    Safe: a smaller size in the launch; it must divide the attention heads too.
+    Safe: a smaller size in the launch; it must divide the attention heads too. Unsafe where
+    CUDA_VISIBLE_DEVICES hides GPUs: they may be somebody else's.
     """
     require_vllm(options)
     if engine is not None and engine.build == "cpu" and is_here(launch):
@@ -175,7 +176,15 @@ def _fewer(
 ) -> tuple[Fix, ...]:
     if hidden:
         indices = ",".join(str(index) for index in range(ranks))
-        return (change_variable(launch, "CUDA_VISIBLE_DEVICES", indices),)
+        return (
+            change_variable(
+                launch,
+                "CUDA_VISIBLE_DEVICES",
+                indices,
+                why="if the GPUs that it hid are not meant for somebody else",
+                safety="unsafe",
+            ),
+        )
     fits = [size for size in good if size <= count]
     if not fits or whole(options, PIPELINE, 1) > 1 or whole(options, "data_parallel_size", 1) > 1:
         return (

@@ -189,7 +189,7 @@ def hub_offline(
     revision. A snapshot that lacks weights is a matter of model-weights-missing.
 
     ## Fix safety
-    Safe: without the variable the start downloads the model.
+    Unsafe: without the variable the start downloads the model, from a network that somebody forbade.
     """
     if files.elsewhere:
         raise Unavailable("the cache of the machine that will run this is not known")
@@ -212,7 +212,13 @@ def hub_offline(
                 f"Download {model.name} before, where the network is allowed",
                 commands=(f"env -u {name} hf download {model.name}",),
             ),
-            change_variable(launch, name, None),
+            change_variable(
+                launch,
+                name,
+                None,
+                why="the engine then takes what the hub has now, at every start",
+                safety="unsafe",
+            ),
         ),
     )
 

@@ -64,7 +64,8 @@ def quantization_unknown(
     gguf and bitsandbytes the plugin that has them now is looked for in the environment.
 
     ## Fix safety
-    Safe for a misspelt name; another method needs another checkpoint.
+    Safe for a name that was renamed, unsafe for the nearest one of a misspelt name; another method
+    needs another checkpoint.
     """
     require_vllm(options)
     asked = word(options, METHOD)
@@ -102,7 +103,18 @@ def quantization_unknown(
         message=f"vLLM {options.version} has no quantization {asked!r}"
         f"{f'; nearest: {near[0]}' if near else ''}",
         evidence=evidence(options, METHOD),
-        fixes=(change_option(launch, options, METHOD, near[0]),) if near else (),
+        fixes=(
+            change_option(
+                launch,
+                options,
+                METHOD,
+                near[0],
+                why="if that is what is meant: another method gives other answers",
+                safety="unsafe",
+            ),
+        )
+        if near
+        else (),
     )
 
 

@@ -148,7 +148,8 @@ def quantization_contradicted(
     its tensors otherwise.
 
     ## Fix safety
-    Safe for packed weights: an option of the launch. Plain weights need another config.json.
+    Unsafe for packed weights: an option of the launch, guessed from the names of the tensors. Plain
+    weights need another config.json.
     """
     require_local(files)
     if not files.tensors:
@@ -186,7 +187,16 @@ def quantization_contradicted(
             Evidence(source=files.path_of(packed.file), excerpt=f"{packed.name} {packed.dtype}"),
             Evidence(source=files.path_of("config.json"), excerpt="no quantization_config"),
         ),
-        fixes=(change_option(launch, options, "quantization", kind),),
+        fixes=(
+            change_option(
+                launch,
+                options,
+                "quantization",
+                kind,
+                why="read off the names of the tensors: bits and groups stand nowhere",
+                safety="unsafe",
+            ),
+        ),
     )
 
 

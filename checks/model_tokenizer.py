@@ -346,7 +346,8 @@ def sampling_limited(
     "If max_new_tokens is specified in generation config, then it sets a server-wide limit").
 
     ## Fix safety
-    Safe: with `--generation-config vllm` the engine's own defaults count.
+    Unsafe: with `--generation-config vllm` the engine's own defaults count, so every answer without
+    sampling settings of its own changes.
     """
     require_vllm(options)
     require_own(files)
@@ -367,5 +368,14 @@ def sampling_limited(
                 source=files.path_of("generation_config.json"), excerpt=f"max_new_tokens {limit}"
             ),
         ),
-        fixes=(change_option(launch, options, "generation_config", "vllm"),),
+        fixes=(
+            change_option(
+                launch,
+                options,
+                "generation_config",
+                "vllm",
+                why="temperature, top_p and the rest of that file no longer count either",
+                safety="unsafe",
+            ),
+        ),
     )

@@ -56,12 +56,19 @@ def drop_option(launch: Launch, options: EngineOptions, *names: str, why: str | 
     )
 
 
-def change_variable(launch: Launch, name: str, value: str | None, *, why: str | None = None) -> Fix:
+def change_variable(
+    launch: Launch,
+    name: str,
+    value: str | None,
+    *,
+    why: str | None = None,
+    safety: Safety = "safe",
+) -> Fix:
     """Set a variable for the engine; None takes it out."""
     return Fix(
         id=f"set-{name.lower().replace('_', '-')}",
         title=f"Start with {name}={value}" if value is not None else f"Start without {name}",
-        safety="safe",
+        safety=safety,
         restarts=True,
         why=why,
         actions=set_variable(launch, name, value),

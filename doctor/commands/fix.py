@@ -81,7 +81,7 @@ def fix(
 ) -> None:
     """What would cure the findings, exactly; with --apply it is done, and looked at again.
 
-    Each fix is safe (reversible, no restart, nothing lost), unsafe (held back until --unsafe) or
+    Each fix is safe (reversible, nothing lost, answers stay), unsafe (held back until --unsafe) or
     manual. `infer-doctor undo` takes a run back; `infer-doctor history` lists them.
 
     TARGET as for `check`. Of a REPORT.json only the findings count; their fixes are made anew.
