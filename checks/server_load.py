@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from infer_doctor.facts.server import Load, LoadLevel, ms
 from infer_doctor.fixes.server import give_frontend_cpu, keep_below_knee, read_server_log
+from infer_doctor.host import Unavailable
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
 
@@ -67,7 +68,8 @@ def frontend_full(load: Load) -> Iterator[Finding]:
     ## How it decides
     The mean time to the first token as the doctor's streams saw it, less the server's own mean of the
     same time (sum/count between two scrapes), is 0.5 s or more, half of the whole or more, and twice
-    what the doctor's own event loop was late by. Measured once: 1,273 ms against 406 ms, with 26 of
+    what the doctor's own event loop was late by. When the server counted other requests too nothing is
+    told. Measured once: 1,273 ms against 406 ms, with 26 of
     1,200 requests lost.
 
     ## Fix safety
@@ -76,6 +78,11 @@ def frontend_full(load: Load) -> Iterator[Finding]:
     server, level = load.server_ttft, load.levels[-1]
     if server is None or level.ttft is None or len(load.levels) > 1:
         return
+    if not level.answered <= server.count <= level.requests:
+        raise Unavailable(
+            f"the server counted {server.count:.0f} first tokens, the doctor {level.answered}: others "
+            "asked too"
+        )
     outside = level.ttft.mean - server.mean * 1000
     if outside < OUTSIDE_MS or outside < level.ttft.mean / 2 or outside < 2 * load.lag_ms:
         return

@@ -34,6 +34,9 @@ FEWEST_P90, FEWEST_P99 = 10, 100
 PROMPT = "Tell a story of a lighthouse keeper."
 
 
+CLOSED_BETWEEN = "a connection that was kept for the next request was closed, and no Connection: close had said so"
+
+
 @dataclass(frozen=True)
 class Spec:
     """What is sent. `tokens` is asked for exactly where `exact` (ignore_eos, a word of vLLM)."""
@@ -134,11 +137,14 @@ async def _one(
     events = Events()
     if wire is not None and wire.lost:
         wire = None
+    used = wire is not None
     try:
         wire = wire or await route.wire(deadline)
     except (OSError, asyncio.TimeoutError) as error:
         return _outcome(began, failed(error, began), Events()), None
     answer = await wire.ask(wanted, deadline, sink=events.take)
+    if used and answer.first is None and answer.error in ("closed", "reset"):
+        answer.said = CLOSED_BETWEEN
     if not answer.error:
         events.end(answer.end or time.monotonic())
     if not answer.reusable or answer.error:

@@ -119,7 +119,7 @@ async def _scrape(asker: Asker) -> Scrape | None:
 
 
 def _pace(before: Scrape | None, after: Scrape | None, meaning: str) -> Pace | None:
-    if before is None or after is None:
+    if before is None or after is None or metrics.other_process(before, after):
         return None
     found = after.histograms.get(meaning)
     if found is None:

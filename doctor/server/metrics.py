@@ -231,7 +231,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _other_process(first: Scrape, second: Scrape) -> bool:
+def other_process(first: Scrape, second: Scrape) -> bool:
     """Whether the second scrape is not of the same process: nothing can be taken from the other."""
     if first.started and second.started and first.started != second.started:
         return True
@@ -259,7 +259,7 @@ def between(
     gaps: tuple[str, ...] = (),
 ) -> ServerMetrics:
     """Two scrapes, or one, as the fact; histograms are those of the time between."""
-    if second is not None and _other_process(first, second):
+    if second is not None and other_process(first, second):
         first, second, seconds, gaps = second, None, None, (*gaps, TWO_PROCESSES)
     newest = second or first
     paces = {}

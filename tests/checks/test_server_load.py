@@ -9,6 +9,7 @@ from infer_doctor.facts.server import Pace
 from infer_doctor.testing import contract, examine
 
 REPORTED = {"server_ttft": Pace(count=1174, total=1174 * 0.406)}
+LATE = level(24, ttft=summary(1273.0), requests=1200, failed={"closed": 26})
 """A front end that was the bottleneck: 1,273 ms as clients saw it, 406 ms as the server counted."""
 
 
@@ -17,8 +18,12 @@ def test_contracts() -> None:
     contract(requests_failed, fires=[load(failed)], passes=[load()])
     ramp = load(level(1, tokens=300), level(2, tokens=310), knee=1)
     contract(knee_found, fires=[ramp], passes=[load()])
-    late = load(level(24, ttft=summary(1273.0)), **REPORTED)
-    contract(frontend_full, fires=[late], passes=[load()])
+    contract(frontend_full, fires=[load(LATE, **REPORTED)], passes=[load()])
+
+
+def test_requests_of_others_are_not_compared_with_ours() -> None:
+    shared = load(level(24, ttft=summary(1273.0)), **REPORTED)
+    assert examine(frontend_full, shared).outcome == "blocked"
 
 
 def test_a_full_queue_at_the_end_of_a_ramp_is_what_was_looked_for() -> None:
@@ -29,5 +34,5 @@ def test_a_full_queue_at_the_end_of_a_ramp_is_what_was_looked_for() -> None:
 
 
 def test_our_own_lateness_is_not_the_servers() -> None:
-    late = load(level(24, ttft=summary(1273.0)), lag_ms=700.0, **REPORTED)
+    late = load(LATE, lag_ms=700.0, **REPORTED)
     assert examine(frontend_full, late).outcome == "passed"
