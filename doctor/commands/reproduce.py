@@ -237,7 +237,7 @@ def _live(question: str, session: Any, options: dict[str, Any], keeper: Any) -> 
     from infer_doctor.runs.session import costs
     from infer_doctor.runs.starting import start
 
-    keeper.words = session.plan.words
+    keeper.words = session.written
     note("runs " + " ".join(without_secrets(session.plan.words)))
     for line in costs(session, answering.STARTS[question]):
         note(f"takes {line}")

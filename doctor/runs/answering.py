@@ -45,9 +45,9 @@ def answer(
         known = facts_of(session)
         own = "VLLM_CPU_KVCACHE_SPACE" in session.plan.variables
         keeper.data = {**known, "gpus": session.gpus, "own_cache": own}
-        return _oom(start, session.plan.words, keeper.data, options)
+        return _oom(start, session.written, keeper.data, options)
     if question == "cold-start":
-        eager = _eager(session.plan.words)
+        eager = _eager(session.written)
         keeper.data = {"eager": eager}
         return _cold(start, session.plan.logs, session.model, options, eager=eager)
     if question == "timeout":
@@ -89,7 +89,7 @@ def _limits(options: dict[str, Any], model: str, sequences: int | None) -> ramp.
 
 
 def _timeout(session: Session, options: dict[str, Any], keeper: Keeper) -> Answered:
-    written = value_in(session.plan.words, "max-num-seqs")
+    written = value_in(session.written, "max-num-seqs")
     sequences = int(written) if written is not None and written.isdigit() else None
     with running(session.plan, AS_ASKED, "the server for the load") as (seen, server):
         keeper.add(seen.start)
@@ -119,7 +119,7 @@ def _quality(session: Session, options: dict[str, Any], keeper: Keeper, note: No
     names = switching.removable(session.plan)
     if options["against"]:
         baseline = comparing.side_of(
-            options["against"], session.plan.logs, session.plan.limits, session.plan.words[0]
+            options["against"], session.plan.logs, session.plan.limits, session.python
         )
     elif names:
         plan = switching.taken_out(session.plan, names)

@@ -17,7 +17,7 @@ from infer_doctor.runs.prompts import Prompt
 from infer_doctor.runs.quality import compare
 from infer_doctor.runs.starting import DYING_S, Plan, Running, Seen, ended_under, judged, running
 from infer_doctor.runs.switching import find_cause
-from infer_doctor.runs.words import NoRun, model_of_words, program_of
+from infer_doctor.runs.words import NoRun, model_of_words, of_config, program_of
 from infer_doctor.server.address import is_url
 
 if TYPE_CHECKING:
@@ -185,9 +185,12 @@ def _of_launch(target: str, folder: str, limits: Limits, python: str | None) -> 
             f"{target} is no URL, no recorded answers, no model folder and starts no engine"
         )
     words = program_of(launches[0], python)
+    written = of_config(launches[0]) if launches[0].engine == "vllm" else ()
+    count = len(launches)
+    name = target if count == 1 else f"{target} (the first of its {count} launches)"
     given = {row.name: row.value for row in launches[0].environment if row.value is not None}
     plan = _plan(words, folder, limits, given)
-    return Side(name=target, plan=plan, model=model_of_words(words))
+    return Side(name=name, plan=plan, model=model_of_words((*written, *words)))
 
 
 def _plan(

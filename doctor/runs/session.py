@@ -25,6 +25,7 @@ from infer_doctor.runs.starting import Plan
 from infer_doctor.runs.words import (
     NoRun,
     model_of_words,
+    of_config,
     program_of,
     value_in,
     with_options,
@@ -62,6 +63,10 @@ class Session:
     planned: Planned | None
     model: str
     gpus: int
+    python: str | None = None
+    """The engine's interpreter, as check finds it."""
+    written: tuple[str, ...] = ()
+    """The words of the plan behind those of its --config FILE: what is in force, the last one counts."""
 
 
 @contextlib.contextmanager
@@ -105,8 +110,9 @@ def prepare(
                 variables[row.name] = row.value
             elif row.name not in variables and row.name != "*":
                 raise NoRun(f"{row.name} of {launch.name} has no value here")
+    written = of_config(launch) if launch is not None and engine == "vllm" else ()
     dummy = question == "oom" and engine == "vllm" and not real_weights
-    if dummy and value_in(words, "load-format") is None:
+    if dummy and value_in((*written, *words), "load-format") is None:
         words = with_options(words, (("load-format", "dummy"),))
     planned = subject.get(Planned)
     memory = subject.get(GpuMemory)
@@ -122,7 +128,9 @@ def prepare(
         ),
         launch=launch,
         planned=planned if isinstance(planned, Planned) else None,
-        model=model_of_words(words),
+        model=model_of_words((*written, *words)),
+        python=python,
+        written=(*written, *words),
         gpus=len(memory.rows) if isinstance(memory, GpuMemory) else 0,
     )
 
@@ -205,7 +213,7 @@ def costs(session: Session, starts: int) -> list[str]:
     lines = []
     if session.planned is not None:
         plan = session.planned.plan
-        if value_in(session.plan.words, "load-format") != "dummy":
+        if value_in(session.written, "load-format") != "dummy":
             weights = plan.rank.weights / GIB
         lines.append(f"up to {gib(plan.budget)} of each GPU (the memory plan)")
     elif session.gpus:

@@ -195,7 +195,26 @@ def _serve(keywords: Sequence[Any], name: str) -> list[str]:
     model = values.pop("model", None)
     if not isinstance(model, str):
         raise NoRun(f"{name} names no model")
-    words = ["serve", model]
+    return ["serve", model, *_options(values)]
+
+
+def of_config(launch: Launch) -> tuple[str, ...]:
+    """The keys of vLLM's --config FILE as words; those of the command line count before them.
+
+    Raises NoRun for what no option of a command line takes back.
+    """
+    values = {row.name: row.value for row in launch.config if not isinstance(row.value, Unknown)}
+    hidden = sorted(name for name in values if name.replace("_", "-") in LISTENING)
+    if hidden:
+        raise NoRun(
+            f"the file of --config sets {', '.join(hidden)}: give one without, the run listens on "
+            f"127.0.0.1 only"
+        )
+    return tuple(_options(values))
+
+
+def _options(values: Mapping[str, Any]) -> list[str]:
+    words: list[str] = []
     for option, value in values.items():
         flag = "--" + option.replace("_", "-")
         if value is True:
