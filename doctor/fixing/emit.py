@@ -11,7 +11,7 @@ from infer_doctor.fixing.drafts import Drafts
 from infer_doctor.fixing.edits import shell
 from infer_doctor.fixing.files import Refused, current, real
 from infer_doctor.fixing.plan import Group
-from infer_doctor.fixing.preview import command_of, difference
+from infer_doctor.fixing.preview import command_of, difference, quoted
 from infer_doctor.fixing.show import alone
 from infer_doctor.launch.model import COMMAND_LINE, Launch
 from infer_doctor.model import Edit, RemoveFiles, SetVariable, WriteFile
@@ -74,7 +74,7 @@ def _changed(
 def _file(
     path: str, name: str, old: str | None, new: str | None, mode: int, shown: str | None = None
 ) -> list[str]:
-    head = [f"diff --git a/{name} b/{name}"]
+    head = [f"diff --git {quoted(f'a/{name}')} {quoted(f'b/{name}')}"]
     bits = "100755" if mode & 0o100 else "100644"
     if old is None:
         head.append(f"new file mode {bits}")
@@ -124,7 +124,8 @@ def _patches(group: Group, drafts: Drafts) -> list[str]:
         rows = _file(path, name, originals[path], text, 0o644, name)
         where = "" if folder == os.path.realpath(os.getcwd()) else f" -d {shlex.quote(folder)}"
         crlf = " --binary" if "\r\n" in (text or "") else ""
-        lines += [f"patch -p1{crlf}{where} <<'{MARK}'", *rows, MARK]
+        # -N, -r -: one that was run before stops here, and neither asks nor leaves a file behind
+        lines += [f"patch -p1 -N -r -{crlf}{where} <<'{MARK}'", *rows, MARK]
     if not new:
         lines.append("# the command line itself: infer-doctor fix --emit command")
     return lines

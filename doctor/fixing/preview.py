@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import textwrap
 from collections.abc import Sequence
@@ -54,8 +55,8 @@ def difference(path: str, old: str | None, new: str | None, shown: str | None = 
     shown = shown or spoken(path)
     end = "\t" if " " in shown else ""
     names = (
-        "/dev/null" if old is None else f"a/{shown}{end}",
-        "/dev/null" if new is None else f"b/{shown}{end}",
+        "/dev/null" if old is None else quoted(f"a/{shown}") + end,
+        "/dev/null" if new is None else quoted(f"b/{shown}") + end,
     )
     rows = difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="\n")
     lines: list[str] = []
@@ -64,6 +65,15 @@ def difference(path: str, old: str | None, new: str | None, shown: str | None = 
         if not row.endswith("\n"):
             lines.append("\\ No newline at end of file")
     return lines
+
+
+def quoted(name: str) -> str:
+    """A name as git and GNU patch take it: a tab, a line end, quotes as C writes them (core.quotePath)."""
+    if not re.search(r'[\x00-\x1f\x7f"\\]', name):
+        return name
+    escaped = re.sub(r'["\\]', lambda found: "\\" + found[0], name)
+    escaped = re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\{ord(found[0]):03o}", escaped)
+    return f'"{escaped}"'
 
 
 def _lines(text: str | None) -> list[str]:

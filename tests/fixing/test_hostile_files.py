@@ -43,6 +43,41 @@ def test_a_patch_does_what_apply_does(name: str, tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
+ODD_NAMES = ["it's/a $(x) b.sh", "./-dash.sh", './ü"q.sh', "./tab\there.sh", "./back\\slash.sh"]
+
+
+def test_odd_names_in_what_is_printed_for_others(tmp_path: Path) -> None:
+    """A patch for git and for patch, a script that is run twice; a file in each of them."""
+    before = b"vllm serve Qwen/Qwen3-8B --swap-space 4\n"
+    run = Run(tmp_path)
+    files = [tmp_path / name for name in ODD_NAMES]
+
+    def again() -> None:
+        for file in files:
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(before)
+
+    again()
+    words = ("fix", *ODD_NAMES, "--select", "launch-argument-removed")
+    patch = run(*words, "--emit", "patch").stdout.encode()
+    script = run(*words, "--emit", "sh").stdout.encode()
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    for command, text in (
+        (["git", "apply", "-"], patch),
+        (["patch", "-p1"], patch),
+        (["sh"], script),
+    ):
+        again()
+        done = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, check=False)
+        assert done.returncode == 0, (command, done)
+        assert {file.read_bytes() for file in files} == {before.replace(b" --swap-space 4", b"")}
+    there = set(tmp_path.rglob("*"))
+    twice = subprocess.run(["sh"], cwd=tmp_path, input=script, capture_output=True, check=False)
+    assert twice.returncode == 1
+    assert set(tmp_path.rglob("*")) == there
+    assert {file.read_bytes() for file in files} == {before.replace(b" --swap-space 4", b"")}
+
+
 def test_line_ends_of_windows_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "long-line.sh").write_bytes((PUBLIC / "long-line.sh").read_bytes())
     shown = Run(tmp_path)("fix", "long-line.sh", "--unsafe").stdout
