@@ -9,6 +9,7 @@ from infer_doctor.fixes.run import cure
 from infer_doctor.host import Unavailable
 from infer_doctor.model import Evidence, Finding
 from infer_doctor.registry import check
+from infer_doctor.units import plural
 
 
 def _bounds(name: str, value: Bounds | None, unit: str = "") -> str:
@@ -63,8 +64,8 @@ def quality_degraded(quality: Quality) -> Iterator[Finding]:
         raise Unavailable("; ".join(quality.gaps))
     if quality.verdict == "cannot-tell":
         raise Unavailable(
-            f"{quality.compared} prompts do not tell whether the answers are worse: give more "
-            "(--prompts FILE)"
+            f"{plural(quality.compared, 'answered prompt')} cannot tell whether the answers are worse: "
+            "give more (--prompts FILE)"
         )
     if quality.verdict == "same":
         return

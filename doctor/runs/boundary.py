@@ -41,11 +41,11 @@ MEMORY = frozenset(
         "oom_runtime",
         "oom_startup_free_mem",
         "host_ram",
-        "max_model_len",
         "trt_kv_memory",
     ]
 )
-"""Categories of a cause for which a boundary is worth its starts."""
+"""Categories of a cause for which a boundary is worth its starts. A context beyond the model's own
+(max_model_len) is none: the log says what it may be."""
 
 LENGTH = "max-model-len"
 UTILISATION = "gpu-memory-utilization"
@@ -56,7 +56,7 @@ OPTIONS = (LENGTH, UTILISATION, SEQUENCES, RANKS)
 DEFAULT = {UTILISATION: vllm.UTILISATION, RANKS: 1.0}
 """Where the version's own is not known."""
 
-BUDGET = frozenset(["oom_load", "oom_kv_cache", "max_model_len", "trt_kv_memory"])
+BUDGET = frozenset(["oom_load", "oom_kv_cache", "trt_kv_memory"])
 """Causes against which a larger share of the GPU helps; against the others a smaller one does."""
 
 HIGHEST = 0.98
@@ -66,7 +66,6 @@ vLLM 0.26 a start without graphs had 0.51 GiB of 139.8 taken before it."""
 BY_CATEGORY = {
     "oom_load": RANKS,
     "oom_kv_cache": LENGTH,
-    "max_model_len": LENGTH,
     "oom_graph_warmup": UTILISATION,
     "oom_startup_free_mem": UTILISATION,
     "oom_runtime": UTILISATION,

@@ -68,11 +68,13 @@ def of_file(path: str) -> tuple[Prompt, ...]:
     One that stands there twice is asked once: a greedy answer does not change.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadPrompts(f"{path}: {error}") from None
+    if _is_array(text):
+        raise BadPrompts(f"{path} is one JSON array: write an object a line (jq -c '.[]')")
     found: dict[str, Prompt] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         place = f"{path}:{number}"
@@ -84,6 +86,16 @@ def of_file(path: str) -> tuple[Prompt, ...]:
     if not found:
         raise BadPrompts(f"{path} holds no prompt")
     return tuple(found.values())
+
+
+def _is_array(text: str) -> bool:
+    """Its lines would be taken for prompts."""
+    if not text.lstrip().startswith("["):
+        return False
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _of_line(line: str, place: str) -> tuple[str, str]:

@@ -38,4 +38,4 @@ def test_worse_answers() -> None:
 
 def test_too_few_prompts_are_no_pass() -> None:
     result = examine(quality_degraded, replace(SAME, verdict="cannot-tell", compared=8))
-    assert result.outcome == "blocked" and "8 prompts do not tell" in (result.reason or "")
+    assert result.outcome == "blocked" and "8 answered prompts cannot tell" in (result.reason or "")

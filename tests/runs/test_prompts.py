@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,12 @@ def test_what_is_no_prompt(line: str, said: str, tmp_path: Path) -> None:
 def test_half_a_character_is_a_prompt(tmp_path: Path) -> None:
     (found,) = of_file(write(tmp_path / "a.txt", '{"prompt": "a \\ud800 b"}'))
     assert found.id.startswith("prompt-")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_array_is_not_asked_line_by_line(indent: int | None, tmp_path: Path) -> None:
+    rows = [{"prompt": "Why?"}, {"prompt": "How?"}]
+    with pytest.raises(BadPrompts, match="one JSON array"):
+        of_file(write(tmp_path / "a.json", json.dumps(rows, indent=indent)))
+    (found,) = of_file(write(tmp_path / "a.txt", "[1] is a list?"))
+    assert found.text == "[1] is a list?"

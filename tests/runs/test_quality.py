@@ -265,3 +265,12 @@ def test_bounds_hold_the_mean() -> None:
     found = bounds([0.0, 1.0] * 50)
     assert found is not None and found.low < found.value == 0.5 < found.high
     assert bounds([]) is None
+
+
+def test_bounds_of_many_are_those_of_resampling() -> None:
+    chance = random.Random(1)
+    values = [chance.expovariate(20.0) for _ in range(4999)]
+    few, many = bounds(values), bounds([*values, 0.05])
+    assert few is not None and many is not None
+    assert many.low == pytest.approx(few.low, rel=0.01)
+    assert many.high == pytest.approx(few.high, rel=0.01)
