@@ -273,6 +273,8 @@ def judged(start: Start, words: tuple[str, ...]) -> Seen:
         # the watchdog's own SIGTERM made it shut down
         stage = "" if log.stage == STAGES["shutdown"] and start.ended in WATCHDOG else log.stage
         start = replace(start, stage=stage)
+        if log.state == "incomplete":  # nobody has to send how it ended: we have seen it
+            log = replace(log, unexplained=f"its log holds no error; the engine {start.ending}")
     return Seen(start=start, log=log, cold=cold if isinstance(cold, ColdStart) else None)
 
 

@@ -148,6 +148,21 @@ def test_an_engine_that_says_nothing(tmp_path: Path) -> None:
     assert "ended by the watchdog" in done.stdout and "without a line in the" in done.stdout
 
 
+def test_nobody_is_asked_how_it_ended(tmp_path: Path) -> None:
+    """The doctor started it, and knows."""
+    engine = tmp_path / "vllm"
+    engine.write_text(
+        "#!/bin/sh\necho 'INFO 12-01 01:14:30 [model.py:733] Resolved architecture: X'\n"
+    )
+    engine.chmod(0o755)
+    run = Run(tmp_path, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    done = run("reproduce", "engine-load", "--", "vllm", "serve", "m")
+    assert done.returncode == 1
+    text = " ".join(done.stdout.split())
+    assert "its log holds no error; the engine ended with exit code 0" in text
+    assert "send the rest" not in text
+
+
 def test_an_engine_whose_log_has_no_end(tmp_path: Path) -> None:
     run = runner(tmp_path, STANDIN="flood")
     done = run("reproduce", "engine-load", "--keep", "kept", "--", "vllm", "serve", "m")
