@@ -34,7 +34,8 @@ CURES = [
 NOT_SHOWN = {
     "cuda-compat-misplaced": "needs a driver of NVIDIA beside its compat package",
     "nccl-not-direct": "needs two GPUs that sum again (--deep); its fix unsets one variable",
-    "log-engine-failed": "ends the process that gpu-memory-held ends, which test_orphan.py shows",
+    "log-engine-failed": "ends the process that gpu-memory-held ends (test_orphan.py); its log stays as "
+    "it was written, so only another start shows the cure",
     "launch-remote-code-needed": "its only fix is manual: the option runs code of the model",
     "manifest-health-shallow": "its only fix is manual: it has no edits",
     "manifest-image-moving": "its only fix is manual: which version is meant only you know",

@@ -6,6 +6,7 @@ those of NVML's header (https://docs.nvidia.com/deploy/nvml-api/), as nvidia-ml-
 The environment variable FAKE_NVML changes what functions do: `NAME[@GPU]=ACTION`, several with
 commas; NAME may be `constructor`. Actions: hang, crash (SIGSEGV), slow (one second), exit (status
 3), noise (prints on standard output and error), or an nvmlReturn_t to return.
+FAKE_NVML_HOLDER=PID,BYTES: this process of GPU 0 holds so much of its memory for as long as it lives.
 """
 
 from __future__ import annotations
@@ -70,6 +71,21 @@ static int act(const char *name, int gpu) {
     return 0;
 }
 
+/* What FAKE_NVML_HOLDER held, once it has ended; 0 while it lives, and for other processes. */
+static wide freed(unsigned pid) {
+    unsigned holder;
+    wide bytes;
+    char path[64], state = 'Z';
+    const char *plan = getenv("FAKE_NVML_HOLDER");
+    if (!plan || sscanf(plan, "%u,%llu", &holder, &bytes) != 2 || (pid && pid != holder)) return 0;
+    snprintf(path, sizeof path, "/proc/%u/stat", holder);
+    FILE *file = fopen(path, "r");
+    if (!file) return bytes;
+    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = 'Z';
+    fclose(file);
+    return state == 'Z' ? bytes : 0;
+}
+
 __attribute__((constructor)) static void constructor(void) { act("constructor", -1); }
 
 static int text(char *to, unsigned room, const char *from) {
@@ -122,6 +138,14 @@ FOUR: Body = (
 )
 
 
+def _memory(name: str, *keys: str) -> Body:
+    """With what the ended holder gave back."""
+    statement = (
+        "*to = value[i]; if (i == 0) { to->used -= freed(0); to->free += freed(0); } return 0;"
+    )
+    return (f"struct {name} *to", f"struct {name}", _wide(*keys), statement)
+
+
 def _structure(name: str, write: Callable[[Any], str]) -> Body:
     return (f"struct {name} *to", f"struct {name}", write, "*to = value[i]; return 0;")
 
@@ -154,10 +178,10 @@ GETTERS: dict[str, tuple[str, Body]] = {
     "EccMode": ("EccMode", PAIR),
     "RemappedRows": ("RemappedRows", FOUR),
     "UtilizationRates": ("UtilizationRates", _structure("utilization", _numbers("gpu", "memory"))),
-    "MemoryInfo": ("MemoryInfo", _structure("memory", _wide("total", "free", "used"))),
+    "MemoryInfo": ("MemoryInfo", _memory("memory", "total", "free", "used")),
     "MemoryInfo_v2": (
         "MemoryInfo_v2",
-        _structure("memory_v2", _wide("version", "total", "reserved", "free", "used")),
+        _memory("memory_v2", "version", "total", "reserved", "free", "used"),
     ),
     "PciInfo_v3": (
         "PciInfo",
@@ -385,7 +409,7 @@ int nvmlDeviceGet{name}_v3(struct device *handle, unsigned *count, struct proces
     if (wanted || code[handle->index]) return wanted ? wanted : code[handle->index];
     *count = 0;
     for (unsigned n = 0; n < sizeof rows / sizeof *rows; n++)
-        if (rows[n].gpu == handle->index) {{
+        if (rows[n].gpu == handle->index && !freed(rows[n].process.pid)) {{
             if (to && *count < room) to[*count] = rows[n].process;
             ++*count;
         }}
