@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from infer_doctor.facts.log import EngineLog, Serving
 from infer_doctor.fixes.log import cure
@@ -43,6 +45,35 @@ MEANING: dict[str, tuple[Category, str]] = {
     "504": ("request_timeout", "gateway time-out"),
 }
 
+ASKED = re.compile(r'"(?:GET|POST|PUT|HEAD|OPTIONS) (?P<path>/[^ ?"]*)')
+
+BARE = ("/chat/completions", "/completions", "/embeddings", "/models", "/responses")
+"""Paths of the OpenAI API without their /v1."""
+
+MODEL = (
+    "Give a name of GET /v1/models as model; when that is 404 too, this is the demo server: "
+    "start with vllm serve"
+)
+KEY = "Send the header Authorization: Bearer KEY with the key of --api-key or VLLM_API_KEY"
+
+
+def of_path(path: str) -> tuple[Category, str, str]:
+    """Of a status 404: its category, what it means and what to do."""
+    if path in BARE:
+        return "client", f"{path} lacks its /v1", "End the client's base URL in /v1"
+    if path.startswith("/v1/v1/"):
+        return "client", "/v1 twice", "Take one /v1 out of the client's base URL"
+    if path in ("/generate", "/generate_stream"):
+        told = f"{path} is a path of the demo server, not of this one"
+        return "client", told, "Send the request to /v1/completions or /v1/chat/completions"
+    if path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
+        told = "adapters cannot be loaded at run time, or this one was not found"
+        return "launch_argument", told, "Start with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
+    if path.startswith("/v1/"):
+        return (*MEANING["404"], MODEL)
+    told = f"{path} is no path of this server"
+    return "client", told, f"Find who asks for {path}; the API's paths begin with /v1/"
+
 
 @check("log-requests-refused", severity="warning", category="client", since="0.2")
 def requests_refused(log: EngineLog, serving: Serving) -> Iterator[Finding]:
@@ -79,12 +110,17 @@ def requests_refused(log: EngineLog, serving: Serving) -> Iterator[Finding]:
         if status == "500" and (log.cause or log.unexplained):
             continue  # told with the engine's failure
         category, words = MEANING.get(status, ("client", "refused"))
+        line = serving.refused_lines.get(status, Evidence(source=serving.source))
+        advice = KEY if status == "401" else None
+        if status == "404" and (asked := ASKED.search(line.excerpt)):
+            category, words, advice = of_path(asked["path"])
         yield Finding(
             about=f"status {status}",
             message=f"{count:,} of {refused + serving.served:,} answers have status {status} ({words})",
             severity="info" if few else "warning",
             category=category,
-            evidence=(serving.refused_lines.get(status, Evidence(source=serving.source)),),
+            evidence=(line,),
+            fixes=(replace(cure(f"request-{status}", advice), restarts=False),) if advice else (),
         )
 
 

@@ -40,7 +40,12 @@ def port(hit: Hit, start: Start) -> Answer:
         f"Find who holds port {found} and end it if it is an old server",
         f"ss -ltnp 'sport = :{found}'",
     )
-    change = cure("other-port", f"Or start with --port {other}")
+    service = (hit.match.groupdict().get("service") or "").lower()
+    if not service and "chttp2_server" in hit.text:
+        service = "grpc"
+    change = cure("other-port", f"Or start with --{service + '-' if service else ''}port {other}")
+    if "already allocated" in hit.text:
+        change = cure("other-port", f"Or publish another port of the host: -p {other}:PORT")
     if served and served != found:
         change = cure(
             "other-port",

@@ -57,3 +57,33 @@ def test_aborts_without_their_times_are_a_note() -> None:
     burst = AbortBurst(count=2, seconds=None, evidence=LINE)
     (finding,) = examine(requests_aborted, replace(QUIET, aborts=burst)).findings
     assert finding.severity == "info"
+
+
+def at(path: str) -> Serving:
+    line = replace(LINE, excerpt=f'"POST {path} HTTP/1.1" 404 Not Found')
+    return replace(QUIET, served=0, refused={"404": 3}, refused_lines={"404": line})
+
+
+def test_a_path_that_the_server_does_not_offer_is_no_wrong_model() -> None:
+    for path, words in {
+        "/chat/completions": "lacks its /v1",
+        "/v1/v1/completions": "/v1 twice",
+        "/generate": "demo server",
+        "/api/chat": "no path of this server",
+    }.items():
+        (found,) = examine(requests_refused, LOG, at(path)).findings
+        assert found.category == "client"
+        assert words in found.message
+        assert not found.fixes[0].restarts
+    (found,) = examine(requests_refused, LOG, at("/v1/load_lora_adapter")).findings
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in found.fixes[0].title
+    (found,) = examine(requests_refused, LOG, at("/v1/chat/completions")).findings
+    assert found.category == "model_name"
+    assert "GET /v1/models" in found.fixes[0].title
+
+
+def test_a_missing_key_is_told_with_the_header_that_carries_it() -> None:
+    line = replace(LINE, excerpt='"GET /v1/models HTTP/1.1" 401 Unauthorized')
+    served = replace(QUIET, refused={"401": 2}, refused_lines={"401": line})
+    (found,) = examine(requests_refused, LOG, served).findings
+    assert "Authorization: Bearer" in found.fixes[0].title
