@@ -226,8 +226,11 @@ def failed_system_call(error: OSError) -> click.ClickException:
 
 
 def note(text: str) -> None:
-    """A line about what goes on; never in the report."""
-    click.echo(f"infer-doctor: {text}", err=True)
+    """A line about what goes on; never in the report. That nobody reads it ends no work."""
+    from infer_doctor.render.plain import plain
+
+    with contextlib.suppress(OSError):
+        click.echo(f"infer-doctor: {plain(text)}", err=True)
 
 
 def now() -> str:

@@ -148,6 +148,23 @@ def test_an_engine_that_says_nothing(tmp_path: Path) -> None:
     assert "ended by the watchdog" in done.stdout and "without a line in the" in done.stdout
 
 
+def test_a_log_does_not_command_the_terminal(tmp_path: Path) -> None:
+    engine = tmp_path / "vllm"
+    engine.write_text(
+        "#!/bin/sh\nprintf 'ValueError: x \\033]0;title\\007 \\033[2J y\\n'; exit 1\n"
+    )
+    engine.chmod(0o755)
+    (tmp_path / "serve.sh").write_text("vllm serve m\n")
+    run = Run(tmp_path, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    for words in (
+        ("reproduce", "engine-load", "--", "vllm", "serve", "m"),
+        ("compare", "serve.sh", "serve.sh"),
+    ):
+        done = run(*words)
+        assert "ValueError: x" in done.stderr
+        assert not set("\x1b\x07") & set(done.stdout + done.stderr)
+
+
 def test_nobody_is_asked_how_it_ended(tmp_path: Path) -> None:
     """The doctor started it, and knows."""
     engine = tmp_path / "vllm"
