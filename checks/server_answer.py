@@ -43,10 +43,6 @@ LATE_MS = 3000.0
 """No proxy that is in use gives up earlier; what ends earlier was refused or lost."""
 
 
-def _first(answers: Answers, *errors: str) -> Exchange | None:
-    return next((row for row in answers.exchanges if row.error in errors), None)
-
-
 def _proof(answers: Answers, row: Exchange) -> tuple[Exchange, ...]:
     """The exchange and those of the same kind beside it, three at most."""
     like = [one for one in answers.exchanges if one is not row and one.error == row.error]
@@ -199,9 +195,11 @@ def answer_broken(answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
-    row = _first(answers, *BROKEN)
-    if row is not None and row.name == "metrics" and row.error == "too-large":
-        raise Unavailable(f"{row.path} is too large to be read: {row.said}")
+    broken = [row for row in answers.exchanges if row.error in BROKEN]
+    large = [row for row in broken if row.name == "metrics" and row.error == "too-large"]
+    row = next((row for row in broken if row not in large), None)
+    if row is None and large:
+        raise Unavailable(f"{large[0].path} is too large to be read: {large[0].said}")
     if row is None or row.name == "stream" or wants_tls(answers):
         return
     how = f"{BROKEN[row.error]}: {row.said}"

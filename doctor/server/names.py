@@ -60,7 +60,7 @@ def read(found: Any, asked: str | None, source: str, body: bytes) -> Models | No
         used=used,
         asked=asked,
         nearest=nearest(asked, offered) if asked and asked not in offered else None,
-        longest=longest if isinstance(longest, int) and not isinstance(longest, bool) else None,
+        longest=longest if isinstance(longest, int) and longest > 1 else None,
         owner=owner[:80] if isinstance(owner, str) else "",
         evidence=Evidence(source=source, excerpt=shown + more),
     )

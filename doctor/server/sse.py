@@ -8,6 +8,9 @@ from typing import Any
 EVENT_LIMIT = 1 << 20
 """Bytes of one event: the largest that an engine sends holds the log probabilities of one token."""
 
+MOST_TOKENS = 1 << 32
+"""No count of tokens of one answer is larger."""
+
 LINES_LIMIT = 1000
 OTHER_LIMIT = 2048
 FIELDS = (b":", b"event:", b"id:", b"retry:")
@@ -113,7 +116,9 @@ def _brings(delta: dict[str, Any]) -> bool:
 
 
 def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MOST_TOKENS else None
 
 
 def error_text(body: object, limit: int = 300) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 from doctor_process import Run
-from other_servers import HEALTHY, SICK, Api, Counting, Stops, error
+from other_servers import HEALTHY, SICK, WORDS, Api, Counting, Slow, Stops, error, events
 from sick_server import Handler, answer, serve
 
 KEY = "sk-own-0123456789abcdef"
@@ -92,6 +92,22 @@ def test_a_key_that_the_server_says_back_is_masked(tmp_path: Path) -> None:
             assert done.returncode == 1
             assert "no such key" in done.stdout
             assert word not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("timeout", ["1", "2", "5"])
+def test_headers_are_no_token(timeout: str, tmp_path: Path) -> None:
+    """However short the time limit is, a server that sends them and no token is not healthy."""
+    report, code = probed(tmp_path, Slow(first_s=9), "--timeout", timeout)
+    assert (report["primary"]["check"], code) == ("server-token-missing", 1)
+
+
+@pytest.mark.parametrize("tokens", [-5, 10**400, True, "3"])
+def test_a_count_of_tokens_that_is_none(tokens: object, tmp_path: Path) -> None:
+    rows = [*WORDS[:-1], {"choices": [], "usage": {"completion_tokens": tokens}}]
+    counted = Api(stream=events(*rows), models=[{"id": "m", "max_model_len": -3}])
+    report, code = probed(tmp_path, counted)
+    (facts,) = report["facts"].values()
+    assert (code, facts["Streamed"]["tokens"], facts["Models"]["longest"]) == (0, None, None)
 
 
 MANY_SERIES = "".join(f'vllm:x{{le="{n}"}} 0\n' for n in range(300_000))
