@@ -174,6 +174,7 @@ def load_late(ramp: Ramp) -> Iterator[Finding]:
     yield Finding(
         about="load",
         message=f"with {step.concurrency} at once {words} (limit {limit}): {_why(ramp, step)}"
+        + (f"; {step.failed} failed: {step.said}" if step.failed and step.late else "")
         + (f"; the engine {ramp.died}" if ramp.died else ""),
         category=CATEGORY[ramp.cause],
         confidence=confidence,

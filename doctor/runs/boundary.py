@@ -167,7 +167,7 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
     option = asked.option or _option(first.category or "", text, asked)
     value = _value(asked, option)
     up = option == UTILISATION and first.category in BUDGET
-    scale = scale_of(option, value, asked.gpus, up=up)
+    scale = scale_of(option, value, _gpus(asked), up=up)
     told = _raised(text, value, asked.total) if up else _told(text, option)
     planned = (asked.plan or {}).get(option) if not up else None
     if option == RANKS:
@@ -230,9 +230,18 @@ def _option(category: str, text: str, asked: Asked) -> str:
     if found == LENGTH and available and float(available[-1]) <= 0:
         return UTILISATION
     ranks = int(_value(asked, RANKS) or 1)
-    if found == RANKS and ranks * 2 > asked.gpus and available:  # weights alone do fit
+    if found == RANKS and ranks * 2 > _gpus(asked) and available:  # weights alone do fit
         return UTILISATION
     return found
+
+
+def _gpus(asked: Asked) -> int:
+    """That one group of tensor-parallel ranks may use: pipeline stages and replicas have theirs each."""
+    groups = 1
+    for name in ("pipeline-parallel-size", "data-parallel-size"):
+        written = value_in(asked.words, name)
+        groups *= max(1, int((written and _number(written)) or 1))
+    return max(1, asked.gpus // groups)
 
 
 def _raised(text: str, now: float | None, total: float | None) -> float | None:

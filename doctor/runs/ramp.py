@@ -99,14 +99,16 @@ async def _measure(url: str, wanted: Wanted, progress: Progress | None) -> Ramp:
     steps: list[Step] = []
     gaps: list[str] = []
     at_once = 1
-    while at_once <= wanted.most:
+    while True:
         steps.append(await _step(endpoint, spec, at_once, wanted, progress))
         if steps[-1].late or steps[-1].failed:
             if at_once == 1 or steps[-1].concurrency - steps[-2].concurrency <= 1:
                 break
             steps += await _between(endpoint, spec, steps, wanted, progress)
             break
-        at_once *= 2
+        if at_once >= wanted.most:
+            break
+        at_once = min(2 * at_once, wanted.most)
     steps.sort(key=lambda row: row.concurrency)
     broken = next((row for row in steps if row.late or row.failed), None)
     safe = [row.concurrency for row in steps if not row.late and not row.failed]

@@ -101,3 +101,5 @@ def test_the_other_causes() -> None:
     assert dead.message.endswith("; the engine ended with exit code 1 after 9 s")
     assert [fix.id for fix in dead.fixes] == ["run-diagnose-stall"]
     assert "8 failed" in late(steps=(refused,)).evidence[0].excerpt
+    mixed = late(cause="slow", broken=replace(LATE, failed=2, said="HTTP 500: no"))
+    assert mixed.message.endswith("; 2 failed: HTTP 500: no")

@@ -148,6 +148,14 @@ def test_weights_want_more_gpus() -> None:
     assert none is not None and none.works is None
 
 
+def test_stages_and_replicas_have_gpus_of_their_own() -> None:
+    words = (*WORDS, "-pp", "2", "--data-parallel-size=2")
+    engine = Engine("tensor-parallel-size", 4, words=words, category="oom_load", default=1)
+    _, found = search(asked(engine, gpus=8))
+    assert found is not None and found.works is None
+    assert engine.labels == ["as asked", "--tensor-parallel-size 2"]
+
+
 def test_free_memory_decides_about_the_utilisation(tmp_path: Path) -> None:
     says = "ValueError: Free memory on device cuda:0 (91.00/139.80 GiB) on startup is less than"
     engine = Engine(

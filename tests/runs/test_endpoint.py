@@ -158,3 +158,12 @@ def test_a_refused_key_is_named(tmp_path: Path) -> None:
     assert with_key.returncode == 2 and "the key of VLLM_API_KEY is refused" in with_key.stderr
     assert without.returncode == 2 and "it wants a key" in without.stderr
     assert "sk-wrong" not in with_key.stdout + with_key.stderr
+
+
+@pytest.mark.parametrize(("most", "steps"), [(1, [1]), (3, [1, 2, 3]), (4, [1, 2, 4])])
+def test_the_ramp_goes_as_far_as_was_asked(most: int, steps: list[int]) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    with sick_server.serve(api(everything, asked)) as port:
+        found = measure(f"http://127.0.0.1:{port}", Wanted(most=most, tokens=2))
+    assert [row.concurrency for row in found.steps] == steps and found.safe == most
+    assert len(asked) == 1 + 2 * sum(steps)  # the way, and no more than two for each
