@@ -19,9 +19,9 @@ def _bounds(name: str, value: Bounds | None, unit: str = "") -> str:
 
 
 def _evidence(quality: Quality) -> tuple[Evidence, ...]:
-    source = f"{quality.candidate} against {quality.baseline}"
     refused = f"; both refused {quality.refused}" if quality.refused else ""
     rows = [
+        f"{quality.candidate} against {quality.baseline}",
         f"{quality.compared} of {quality.prompts} prompts compared{refused}",
         _bounds("top-1 agreement until the first difference", quality.agreement),
         _bounds("KL of the top tokens", quality.divergence, " nats"),
@@ -34,7 +34,7 @@ def _evidence(quality: Quality) -> tuple[Evidence, ...]:
     if quality.worst:
         rows.append(f"most different: {', '.join(quality.worst)}")
     rows += [f"tried: {word}" for word in quality.tried]
-    return tuple(Evidence(source=source, excerpt=row) for row in rows)
+    return tuple(Evidence(source="answers", excerpt=row) for row in rows)
 
 
 @check("run-quality-degraded", severity="error", category="quality", since="0.3")
