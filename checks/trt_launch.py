@@ -284,6 +284,8 @@ def prompt_limit(
     chunked = options.get("enable_chunked_prefill")
     if isinstance(chunked, Unknown):
         raise Unavailable(f"enable_chunked_prefill is {chunked.text}")
+    if unread := next((gap for gap in launch.gaps if "configuration file" in gap), None):
+        raise Unavailable(unread)  # it counts more than the command line
     if chunked is True or launch.entry not in ("trtllm-serve", "LLM", "trtllm-bench"):
         return
     length, batch = whole(options, "max_seq_len"), whole(options, "max_num_tokens")

@@ -60,8 +60,11 @@ NETWORK = ("interfaces", "own_name")
 USERINFO = re.compile(r"(?:(?<=://)|^)[^/\s:@]+:[^/\s@]+(?=@)")
 """name:password of a proxy, also of one written without a scheme."""
 
-SECRET_OPTION = re.compile(r"--[\w.-]*(?:key|token|password|secret)(?:=(.*))?", re.I | re.S)
-"""Options whose values are secrets: --api-key, --hf-token, --ssl-keyfile-password; not --max-tokens.
+SECRET_OPTION = re.compile(
+    r"--(?!max[-_])[\w.-]*(?:key|token|password|secret)(?:=(.*))?", re.I | re.S
+)
+"""Options whose values are secrets: --api-key, --hf-token, --ssl-keyfile-password; not --max-tokens, nor
+its short forms such as --max-num-batched-token.
 What ends in "keyfile" names a file."""
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)

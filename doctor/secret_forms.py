@@ -97,7 +97,7 @@ COMMAND = Late(
 COMMAND_WORDS = ("login", "sshpass", "mysql", "redis-cli", "from-literal", "alias set")
 
 OPTION = Late(
-    r"(?<![\w-])--[\w.-]*(?:key|token|password|secret)[\"'\\]*(?:\s*,\s*|=|\s+)(?:-\s+)?[\"'\\]*"
+    r"(?<![\w-])--(?!max[-_])[\w.-]*(?:key|token|password|secret)[\"'\\]*(?:\s*,\s*|=|\s+)(?:-\s+)?[\"'\\]*"
     r"(?P<s>(?![-$<{\[/])[^\s\"'\\,\]<>]+(?:[ \t]+(?=\S*\d)(?=\S*[A-Za-z])(?![-$<{\"'])[^\s\"'\\,\]<>:]+)*)"
 )
 """Several keys may stand behind --api-key; further words count when they hold letters and digits."""

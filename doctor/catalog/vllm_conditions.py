@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
+from infer_doctor.catalog.vllm import LORA_RANKS
+
 Values = Mapping[str, Any]
 """Options that are given, by the engine's name; what is not known is left out."""
 
@@ -170,6 +172,13 @@ def share_above_one(values: Values) -> str | None:
     if not _number(share) or share <= 1:
         return None
     return f"--gpu-memory-utilization {share:g} is more than the whole memory (1.0)"
+
+
+def rank_unknown(values: Values) -> str | None:
+    rank = values.get("max_lora_rank")
+    if not values.get("enable_lora") or not _number(rank) or rank in LORA_RANKS:
+        return None
+    return f"--max-lora-rank {rank:g} is none of {', '.join(map(str, LORA_RANKS))}"
 
 
 def eager_levels(values: Values) -> str | None:

@@ -23,6 +23,7 @@ from infer_doctor.catalog.vllm_conditions import (
     nested_twice,
     nodes_executor,
     nodes_without_address,
+    rank_unknown,
     role_unknown,
     share_above_one,
     speculative_parallel,
@@ -82,6 +83,14 @@ RULES: tuple[Rule, ...] = (
         test=alone("enable_auto_tool_choice", "tool_call_parser"),
         effect='refuses to start: "--enable-auto-tool-choice requires --tool-call-parser"',
         source="entrypoints/common/cli_args.py, validate_parsed_serve_args",
+    ),
+    Rule(
+        name="lora-rank",
+        options=("max_lora_rank",),
+        test=rank_unknown,
+        effect="refuses to start: kernels are there for these ranks alone",
+        until="0.11.0",
+        source="config.py and config/lora.py, possible_max_ranks; a choice of the option since",
     ),
     Rule(
         name="outputs-without-requests",

@@ -201,6 +201,8 @@ def test_prompt_limit(tmp_path: Path) -> None:
         "Start with --max_num_tokens 32768",
     ]
     assert examine(prompt_limit, *facts("trtllm-serve m", "1.2.1")).outcome == "passed"
+    elsewhere = "trtllm-serve m --max_seq_len 32768 --extra_llm_api_options not-here.yml"
+    assert examine(prompt_limit, *facts(elsewhere, "1.2.1")).outcome == "blocked"
     built = engine(tmp_path / "e", build={"max_input_len": 16384, "max_seq_len": 32768})
     rows = facts(f"trtllm-serve {built}")
     assert examine(prompt_limit, *rows, read_engine(built)).outcome == "failed"
