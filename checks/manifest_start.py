@@ -40,7 +40,14 @@ KUBERNETES_GRACE_S = 30
 SHALLOW = ("/health", "/ping", "/v1/models", "/metrics", "/version", "/load")
 """Paths of vLLM's server that no forward pass stands behind (entrypoints/serve/instrumentator)."""
 
-READY_BY_ITSELF = ("InferenceService/", "ServingRuntime/", "Job/", "RayService/", "RayCluster/")
+READY_BY_ITSELF = (
+    "InferenceService/",
+    "ServingRuntime/",
+    "Job/",
+    "RayService/",
+    "RayCluster/",
+    "Workflow/",
+)
 """Objects whose controller adds a readiness probe (KServe, Knative) or whose pods serve nobody."""
 
 STREAMERS = ("runai_streamer", "runai_streamer_sharded", "tensorizer", "fastsafetensors", "dummy")

@@ -53,6 +53,9 @@ FILE_NAME = re.compile(
     r"\.(?:ya?ml|json|sh|py|txt|log|service|env|toml|cfg|conf|md|xml|zip|gz)$", re.I
 )
 
+JSON_START = re.compile(r"\{\s*[\"}]|\{\s*$")
+"""{% of a template and { config, pkgs }: of Nix are no JSON."""
+
 LOG_NAME = re.compile(r"\.log(?:[.-]\d+)?(?:\.gz)?$", re.I)
 LOG_LINE = re.compile(
     r"^(?:\S+ )*?(?:\([A-Z]\w+ pid=\d+\) )?(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d "
@@ -63,8 +66,9 @@ LOG_LINE = re.compile(
 
 UNKNOWN = (
     "is no file that infer-doctor knows (vllm collect-env, torch collect_env, nvidia-smi, "
-    "nvidia-smi -q, nvidia-smi -q -x, a snapshot, a log; of launches a shell script, a Dockerfile, a systemd "
-    "unit, Python, and YAML of Docker Compose, Kubernetes, Helm values, SkyPilot or vLLM's --config)"
+    "nvidia-smi -q, nvidia-smi -q -x, a snapshot, a log; of launches a shell script, Markdown, a Makefile, a "
+    "Dockerfile, a unit of systemd or Podman, Python, and YAML of Docker Compose, Kubernetes, Helm values, Ray "
+    "Serve, SkyPilot, vLLM's --config or with shell steps)"
 )
 
 SMI_FAILURE = re.compile(
@@ -344,7 +348,7 @@ def _is_triton(target: str, names: Sequence[str]) -> bool:
 def _is_snapshot(text: str) -> bool:
     """JSON that is no manifest: of the files that are known, snapshots and manifests are JSON."""
     head = text.lstrip("\ufeff \t\r\n")
-    return head.startswith("{") and not ('"apiVersion"' in head and '"kind"' in head)
+    return JSON_START.match(head) is not None and not ('"apiVersion"' in head and '"kind"' in head)
 
 
 def facts_of(path: str) -> Facts:

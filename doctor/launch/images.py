@@ -76,17 +76,22 @@ def entrypoint(image: str | None, arguments: tuple[Word, ...], place: Place) -> 
         return _by_options(arguments, place)
     name, tag, _ = split_image(image)
     if not OPENAI.search(name):
-        return _by_options(arguments, place)
+        return _by_options(arguments, place, "vllm" in name.rpartition("/")[2].lower())
     version = () if OWN_RELEASES.search(name) else release(tag)
     words = MODULE if len(version) > 1 and version < SERVE_SINCE else SERVE
     return tuple(Word(text=word, place=place) for word in words)
 
 
-def _by_options(arguments: tuple[Word, ...], place: Place) -> tuple[Word, ...]:
-    """An image of another name whose arguments begin with an option and hold vLLM's own."""
+def _by_options(
+    arguments: tuple[Word, ...], place: Place, called: bool = False
+) -> tuple[Word, ...]:
+    """An image of another name whose arguments begin with an option and hold vLLM's own.
+
+    `called` vllm, --model is enough: vllm-cpu-env, as docs and Dockerfile.cpu name what is built.
+    """
     if not arguments or not arguments[0].text.startswith("-"):
         return ()
     names = {word.text.partition("=")[0].replace("_", "-") for word in arguments}
-    if not names.intersection(ENGINE_OPTIONS):
+    if not names.intersection(ENGINE_OPTIONS) and not (called and "--model" in names):
         return ()
     return tuple(Word(text=word, place=place) for word in SERVE)

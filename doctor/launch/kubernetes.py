@@ -61,6 +61,11 @@ def _pods(node: Node | None, name: str, depth: int) -> Iterator[tuple[str, Node]
         if any(row.is_map for row in node.list("containers")):
             yield name, node
             return
+        one = node.get("container")
+        if one is not None and one.is_map and one.text("image") is not None:  # a template of Argo
+            rows = {**node.value, "containers": Node([one], node.file, node.line)}
+            yield node.text("name") or name, Node(rows, node.file, node.line)
+            return
         own = node.text("name") or node.text("groupName") or name
         for key, row in node.items():
             yield from _pods(row, own or key, depth + 1)

@@ -41,6 +41,16 @@ ENTRIES = {
 }
 """What is called -> engine and entry (vLLM 0.6 to 0.33, TensorRT-LLM 0.12 to 1.2)."""
 
+LANGCHAIN = frozenset(
+    f"{module}.VLLM"
+    for package in ("langchain", "langchain_community")
+    for module in (f"{package}.llms", f"{package}.llms.vllm")
+)
+"""LangChain's class: these of its arguments and vllm_kwargs go to LLM (langchain_community/llms/vllm.py)."""
+
+LANGCHAIN_GIVES = ("model", "tensor_parallel_size", "trust_remote_code", "dtype", "download_dir")
+RAY_SERVE = ("ray.serve.llm.LLMConfig", "ray.serve.llm.configs.LLMConfig")
+
 POSITIONAL = {
     "vllm": ("model",),
     "tensorrt-llm": ("model", "tokenizer"),
@@ -90,6 +100,7 @@ def read(text: str, file: str) -> PythonFile:
     for node in source.nodes:
         if isinstance(node, ast.Call):
             engine = _engine(source, node, file, environment)
+            engine = engine or _framework(source, node, file, environment)
             launches += [engine] if engine else _command(source, node, file, environment)
     return PythonFile(launches=tuple(launches), code=client_code(source, file))
 
@@ -125,6 +136,72 @@ def _engine(
         environment=environment,
         gaps=tuple(gaps),
     )
+
+
+def _framework(
+    source: Source, node: ast.Call, file: str, environment: tuple[Variable, ...]
+) -> Launch | None:
+    """LangChain's VLLM(...) and Ray Serve's LLMConfig(...): what they hand to vLLM."""
+    origin = source.resolved(node.func) or ""
+    gaps: list[str] = []
+    given = {word.arg: word.value for word in node.keywords if word.arg is not None}
+    if origin in LANGCHAIN:
+        rows = list(_arguments(source, node, (), gaps))
+        keywords = [row for row in rows if row.name in LANGCHAIN_GIVES]
+        if "vllm_kwargs" in given:
+            keywords += _unpacked(source, _as_dict(source, given["vllm_kwargs"]), gaps)
+    elif (
+        origin in RAY_SERVE
+        and not {"llm_engine", "server_cls"} & set(given)
+        and not _sglang(source)
+    ):
+        from infer_doctor.launch.ray_serve import keywords_of
+
+        held = [
+            list(_unpacked(source, _as_dict(source, given[name]), gaps)) if name in given else []
+            for name in ("model_loading_config", "engine_kwargs")
+        ]
+        keywords = keywords_of(*held)
+    else:
+        return None
+    place = source.place(node)
+    ray = origin in RAY_SERVE
+    return Launch(
+        name=f"{file}:{place.line}: {origin.rpartition('.')[2]}",
+        kind="python",
+        machine="another" if ray else "local",
+        engine="vllm",
+        entry="AsyncEngineArgs" if ray else "LLM",
+        origin=origin,
+        at_import=not ray and _at_import(source, node),
+        place=place,
+        keywords=tuple(keywords),
+        environment=environment,
+        gaps=tuple(gaps),
+    )
+
+
+def _sglang(source: Source) -> bool:
+    """Whether the file takes anything from SGLang, which Ray Serve starts as well."""
+    names = (
+        getattr(node, "module", None) or alias.name
+        for node in source.nodes
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    )
+    return any("sglang" in name for name in names)
+
+
+def _as_dict(source: Source, node: ast.expr) -> ast.expr:
+    """`dict(a=1)` as the literal {"a": 1}."""
+    if not (isinstance(node, ast.Call) and source.resolved(node.func) == "dict") or node.args:
+        return node
+    keys: list[ast.expr | None] = []
+    for word in node.keywords:
+        key = None if word.arg is None else ast.Constant(word.arg)
+        keys.append(key if key is None else ast.copy_location(key, word.value))
+    made = ast.Dict(keys=keys, values=[word.value for word in node.keywords])
+    return ast.copy_location(made, node)
 
 
 def _at_import(source: Source, node: ast.AST) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from infer_doctor.launch.embedded import markdown, templated
 from infer_doctor.launch.model import Launch, Place
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ PYTHON_LINE = re.compile(
     r"^(?:from [\w.]+ import |import [\w.]+(?: as \w+)?(?:,|\s*$)|def \w+\(|class \w+[(:]|@\w+)",
     re.M,
 )
+JSON_START = re.compile(r"\s*\{\s*[\"}]")
+MARKDOWN = (".md", ".mdx", ".markdown", ".rmd")
+RECIPES = ("makefile", "gnumakefile", "justfile", ".justfile")
 SHELL_START = re.compile(r"#!.*\b(?:ba|da|z|k|a)?sh\b")
 PYTHON_START = re.compile(r"#!.*\bpython")
 ENGINE_WORD = re.compile(
@@ -83,12 +87,18 @@ def launches(
     Raises NoLaunch, and document.Broken with FILE:LINE.
     """
     name = os.path.basename(file).lower()
+    if name.endswith(MARKDOWN) and (blocks := markdown(text)) is not None:
+        return _script(blocks, file, beside, "Markdown whose blocks of commands start"), None
+    if name in RECIPES or name.endswith((".mk", ".just")):
+        return _script(text, file, beside, "a file of recipes that starts"), None
     if PYTHON_START.match(text) or name.endswith((".py", ".ipynb")):
         return _python(text, file)
     if SHELL_START.match(text):
         return _script(text, file, beside), None
-    from infer_doctor.launch import dockerfile, systemd
+    from infer_doctor.launch import dockerfile, quadlet, systemd
 
+    if quadlet.is_container(text):
+        return _some(quadlet.read(text, file, beside), "a container unit of Podman"), None
     if systemd.is_unit(text):
         return _some(systemd.read(text, file, beside), "a systemd unit"), None
     if dockerfile.is_dockerfile(text):
@@ -96,14 +106,15 @@ def launches(
     if name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".sub")):
         return _script(text, file, beside), None
     written = name.endswith((".yaml", ".yml"))
-    if written or (text.lstrip()[:1] == "{" or _looks_like_yaml(text)):
+    if written or JSON_START.match(text) or _looks_like_yaml(text):
         found = _yaml(text, file, beside)
         if found is not None or written:
             return (found, None) if found is not None else None
     if PYTHON_LINE.search(text) and not ENGINE_WORD.search(text.partition("\n")[0]):
         return _python(text, file)
     if ENGINE_WORD.search(text):
-        return _script(text, file, beside), None
+        said = "not of a form that is read; as a shell script it starts"
+        return _script(text, file, beside, said), None
     return None
 
 
@@ -115,8 +126,12 @@ def _looks_like_yaml(text: str) -> bool:
 
 
 def _some(found: list[Launch], what: str) -> list[Launch]:
+    return _started(found, f"{what} that starts")
+
+
+def _started(found: list[Launch], what: str) -> list[Launch]:
     if not found:
-        raise NoLaunch(f"is {what} that starts neither vLLM nor TensorRT-LLM")
+        raise NoLaunch(f"is {what} neither vLLM nor TensorRT-LLM")
     return found
 
 
@@ -127,38 +142,47 @@ def _python(text: str, file: str) -> tuple[list[Launch], ClientCode | None]:
     return list(found.launches), found.code
 
 
-def _script(text: str, file: str, beside: Read | None) -> list[Launch]:
+def _script(
+    text: str, file: str, beside: Read | None, what: str = "a shell script that starts"
+) -> list[Launch]:
     from infer_doctor.launch import script
 
     if len(text) > script.LIMIT:
         raise NoLaunch(
             f"has {len(text):,} characters, too many for a shell script (at most {script.LIMIT:,})"
         )
-    return _some(script.read(text, file, beside), "a shell script")
+    return _started(script.read(templated(text), file, beside), what)
 
 
 def _yaml(text: str, file: str, beside: Read | None) -> list[Launch] | None:
-    from infer_doctor.launch import compose, helm, kubernetes, skypilot
+    from infer_doctor.launch import compose, helm, kubernetes, ray_serve, skypilot, steps
     from infer_doctor.launch.document import documents
 
     nodes = documents(text, file, twice=_last_counts(text))
     maps = [node for node in nodes if node.is_map]
     if not maps:
-        return None
+        return (steps.read(nodes, file) or None) if ENGINE_WORD.search(text) else None
     manifests = [node for node in maps if kubernetes.is_kubernetes(node)]
     if manifests:
+        served = [row for node in manifests if (row := ray_serve.in_service(node)) is not None]
+        engines = [row for node in served for row in ray_serve.read(node, file)]
         kinds = ", ".join(dict.fromkeys(node.text("kind") or "?" for node in manifests[:6]))
-        return _some(kubernetes.read(manifests, file), f"a manifest of Kubernetes ({kinds})")
+        engines += kubernetes.read(manifests, file)
+        return _some(engines, f"a manifest of Kubernetes ({kinds})")
     if compose.is_compose(maps[0]):
         services = maps[0].get("services")
         names = ", ".join(name for name, _ in (services.items() if services else [])[:6])
         return _some(compose.read(maps[0], file, beside), f"a file of Docker Compose ({names})")
+    if ray_serve.is_application(maps[0]):
+        return _some(ray_serve.read(maps[0], file), "a configuration of Ray Serve")
     if skypilot.is_task(maps[0]):
         return _some(skypilot.read(maps[0], file), "a task of SkyPilot")
     if (engine := _engine_of(maps[0])) is not None:
         return [_config(text, file, engine)]
     if helm.is_values(maps[0]):
         return _some(helm.read(maps[0], file), "a file of Helm values")
+    if ENGINE_WORD.search(text):
+        return steps.read(nodes, file) or None
     return None
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from infer_doctor.launch.command import Around, launches, with_installs
 from infer_doctor.launch.installs import requirements
 from infer_doctor.launch.model import Launch, Place, Word
+
+SBATCH = re.compile(r"^#SBATCH\s", re.M)
+"""Slurm runs such a script on another machine than the one from which it is submitted."""
 
 LIMIT = 1 << 20
 """Characters; a script that a person wrote is smaller."""
@@ -20,10 +24,12 @@ def read(text: str, file: str, beside: Callable[[str], str] | None = None) -> li
     found: list[Launch] = []
     installs: list[Word] = []
     for command in commands(text, Place(file=file, line=1), read=beside):
+        if [word.text for word in command.words[1:2]] in (["="], [":="]):
+            continue  # an assignment of another language: Nix, HCL, TOML
         around = Around(
             name=file,
             kind="script",
-            machine="local",
+            machine="another" if SBATCH.search(text) else "local",
             folder=command.folder,
             gaps=command.gaps,
             read=beside,

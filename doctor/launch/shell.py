@@ -6,11 +6,13 @@ assigns is not known after it, a command substitution never is; such words keep 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 from infer_doctor.frozen import frozen
 from infer_doctor.host import Unavailable
+from infer_doctor.launch.embedded import unknown_in
 from infer_doctor.launch.model import Place, Variable, Word
 from infer_doctor.launch.tokens import Lexer, Part, Token
 
@@ -26,6 +28,9 @@ DECLARING = ("export", "declare", "typeset", "local", "readonly")
 
 TESTS = ("[", "[[", "test", "command", "which", "type", "grep", "!", "((")
 """What runs after `TEST &&` may not run; after other commands `&&` only stops at a failure."""
+
+RUN_INPUT = ("sbatch", "bash", "sh", "zsh", "dash", "ksh")
+"""Programs that run what they are given as input."""
 
 Value = list[Word] | None
 """One word for a plain variable, several for an array, None for one that is not known."""
@@ -85,7 +90,10 @@ class _Walk:
     def run(self, text: str) -> list[Command]:
         simple: list[Token] = []
         maybe = False
-        for token in Lexer(text, self._place).tokens():
+        lexer = Lexer(text, self._place)
+        for token in lexer.tokens():
+            if lexer.bodies:
+                self._documents(lexer)
             if token.parts is None:
                 self._simple(simple, maybe)
                 tested = bool(simple) and simple[0].bare in TESTS
@@ -104,7 +112,19 @@ class _Walk:
                     continue
             simple.append(token)
         self._simple(simple, maybe)
+        self._documents(lexer)
         return self._found
+
+    def _documents(self, lexer: Lexer) -> None:
+        """A here-document that a shell or sbatch runs holds commands."""
+        words = self._found[-1].words if self._found else ()
+        runs = bool(words) and posixpath.basename(words[0].text) in RUN_INPUT
+        for place, text in lexer.bodies:
+            if runs:
+                inner = _Walk(place, (), None, self._read)
+                inner._values, inner._exported = dict(self._values), dict(self._exported)
+                self._found += inner.run(text)
+        lexer.bodies.clear()
 
     def _block(self, word: str) -> None:
         """What is assigned in a block is not known after it."""
@@ -282,6 +302,7 @@ class _Walk:
                     text, unknown = text + piece.text, unknown or piece.unknown
                     open_word = True
         if open_word:
+            unknown = unknown or unknown_in(text)
             done.append(Word(text=text[:LONGEST_VALUE], place=place, unknown=unknown))
         return done
 

@@ -84,6 +84,10 @@ FILES = {
 """Kinds of launches that have a container, in words."""
 
 
+PATCHED = re.compile(r": (?:Deployment|StatefulSet|DaemonSet|Job|CronJob|Pod|LeaderWorkerSet)/")
+"""Kinds whose containers need an image, so that a file without one is a patch (Kustomize)."""
+
+
 def require_container(launch: Launch, *kinds: str) -> Container:
     """The container of a launch; `kinds` are those of which the whole file is there."""
     if launch.container is None:
@@ -91,6 +95,8 @@ def require_container(launch: Launch, *kinds: str) -> Container:
     if kinds and launch.kind not in kinds:
         what = FILES.get(launch.kind, "this launch")
         raise NotApplicable(f"{what} does not say with what the container runs")
+    if launch.container.image is None and PATCHED.search(launch.name):
+        raise Unavailable("no image: the file is a patch, and what it is laid over was not read")
     return launch.container
 
 

@@ -33,7 +33,7 @@ def read(text: str, file: str, beside: Read | None = None) -> list[Launch]:
     environment: list[Variable] = []
     starts: list[tuple[str, Place]] = []
     folder = None
-    for section, key, value, line in _lines(text):
+    for section, key, value, line in lines(text):
         if section != "Service":
             continue
         place = Place(file=file, line=line)
@@ -60,7 +60,7 @@ def read(text: str, file: str, beside: Read | None = None) -> list[Launch]:
     return found
 
 
-def _lines(text: str) -> Iterator[tuple[str, str, str, int]]:
+def lines(text: str) -> Iterator[tuple[str, str, str, int]]:
     """Section, key, value and line of each setting; a backslash joins lines, comments between too."""
     section, whole, first = "", "", 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -81,7 +81,7 @@ def _lines(text: str) -> Iterator[tuple[str, str, str, int]]:
             yield section, key.strip(), value.strip(), first
 
 
-def _split(value: str, place: Place) -> Iterator[Word]:
+def split(value: str, place: Place) -> Iterator[Word]:
     """Words with systemd's quotes; the line of each counts the lines joined before it."""
     at = 0
     while (found := QUOTED.match(value.replace("\n", " "), at)) is not None:
@@ -95,7 +95,7 @@ def _split(value: str, place: Place) -> Iterator[Word]:
 def _command(value: str, place: Place, environment: list[Variable]) -> list[Word]:
     known = {row.name: row for row in environment}
     words: list[Word] = []
-    for word in _split(value, place):
+    for word in split(value, place):
         text = word.text.lstrip(PREFIXES) if not words else word.text
         whole = EXPRESSION.fullmatch(text)
         row = known.get(whole[3]) if whole and whole[3] and not whole[1] else None
@@ -129,7 +129,7 @@ def _put_in(word: Word, known: dict[str, Variable]) -> Word:
 
 
 def _assignments(value: str, place: Place) -> Iterator[Variable]:
-    for word in _split(value, place):
+    for word in split(value, place):
         name, equals, text = word.text.partition("=")
         if equals:
             yield Variable(name=name, value=text, place=word.place)

@@ -67,6 +67,8 @@ class Lexer:
         self._lines = 0
         self._counted = 0
         self._here: list[tuple[str, bool]] = []
+        self.bodies: list[tuple[Place, str]] = []
+        """Of the here-documents that were passed, until somebody takes them."""
 
     def _place(self) -> Place:
         if self._first.line is None:
@@ -115,8 +117,9 @@ class Lexer:
                 yield self._token()
 
     def _skip_here(self) -> None:
-        """The bodies of here-documents are no commands."""
+        """The bodies of here-documents are no commands: they are kept apart."""
         for delimiter, dashed in self._here:
+            place, lines = self._place(), []
             while self._at < len(self._text):
                 end = self._text.find("\n", self._at)
                 end = end if end >= 0 else len(self._text)
@@ -124,6 +127,8 @@ class Lexer:
                 self._at = min(end + 1, len(self._text))
                 if (line.lstrip("\t") if dashed else line) == delimiter:
                     break
+                lines.append(line)
+            self.bodies.append((place, "\n".join(lines)))
         self._here.clear()
 
     def _token(self) -> Token:
