@@ -56,6 +56,15 @@ PROCESS = frozenset(
 )
 """Starting, ending and waiting; kill is looked at more closely."""
 
+LOOKING = ("check", "snapshot", "fix", "bundle", "plan", "diagnose")
+"""Commands that look at this machine."""
+
+LOG = """\
+INFO 12-01 03:00:00 [api_server.py:1] vLLM API server version 0.20.0
+ERROR 12-01 03:00:09 [core.py:1] ValueError: Free memory on device cuda:0 (9.1/79.1 GiB) on startup is \
+less than desired GPU memory utilization (0.9, 71.2 GiB).
+"""
+
 WRITING = re.compile(r"O_(WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)")
 
 
@@ -107,6 +116,9 @@ def traceable() -> bool:
         ["check", "--format", "json", "--output", "out"],
         ["check", "--python", sys.executable, "--", "vllm", "serve", "model", "-tp", "8"],
         ["snapshot", "-o", "out"],
+        ["bundle", "serve.log", "-o", "out"],
+        ["plan", "start.sh", "--gpu", "H200"],
+        ["diagnose", "serve.log"],
         ["fix", "--unsafe"],
         ["fix", "--unsafe", "--emit", "sh", "--output", "out"],
         ["fix", "start.sh", "--emit", "patch"],
@@ -121,13 +133,14 @@ def test_nothing_is_changed(words: list[str], tmp_path: Path, two_gpus: Path) ->
     home = tmp_path / "home"
     home.mkdir()
     (home / "start.sh").write_text("vllm serve model --swap-space 4\n")
+    (home / "serve.log").write_text(LOG)
     run = Run(home, {"LD_LIBRARY_PATH": str(two_gpus)})
     run(*words)  # what was not compiled when it was installed is now
     (home / "out").unlink(missing_ok=True)
     seen = watch(run, words, tmp_path / "trace")
     (started, *programs) = [rest for name, rest in seen if name == "execve"]
     assert started.startswith(f'"{COMMAND}"')
-    assert bool(programs) == (words[0] in ("check", "snapshot", "fix"))  # its own children
+    assert bool(programs) == (words[0] in LOOKING)  # its own children
     own = f'"{Path(sys.executable).parent}/python'  # under whichever of its names
     assert all(rest.startswith(own) for rest in programs), programs
     children = {rest.rpartition("= ")[2] for name, rest in seen if name in ("clone3", "vfork")}
@@ -139,7 +152,11 @@ def test_nothing_is_changed(words: list[str], tmp_path: Path, two_gpus: Path) ->
         if name in ("kill", "tgkill"):
             target = rest.partition(",")[0].removeprefix("-")
             assert target in children, f"{name}({rest}"
-    assert {path.name for path in home.iterdir()} == {"start.sh"} | ({"out"} & set(words))
+    assert {path.name for path in home.iterdir()} == {
+        "start.sh",
+        "serve.log",
+        *({"out"} & set(words)),
+    }
 
 
 @pytest.fixture
