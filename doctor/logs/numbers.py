@@ -333,6 +333,22 @@ def trt_kv(hit: Hit, start: Start) -> Answer:
             ),
             wrong="Not cured by a lower fraction: that makes the cache smaller still",
         )
+    if "out of memory" in hit.text:
+        return Answer(
+            message="GPU memory ran out while TensorRT-LLM set up its engine, buffers or KV cache",
+            fixes=(
+                cure(
+                    "lower-kv-fraction",
+                    "Lower kv_cache_free_gpu_mem_fraction (free_gpu_memory_fraction) by 0.1, "
+                    "and end other processes on this GPU",
+                    "nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
+                ),
+                cure(
+                    "lower-trt-limits",
+                    "Or build again with a lower max_num_tokens and max_batch_size, or more tp",
+                ),
+            ),
+        )
     return Answer()
 
 
