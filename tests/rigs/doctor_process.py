@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -20,6 +21,8 @@ LIMIT_S = 8.0
 
 MARGIN_S = 60.0
 """What only a hang exceeds, on a busy machine too."""
+
+DEATH_S = 5.0
 
 MARK = "INFER_DOCTOR_TEST_RUN"
 
@@ -59,7 +62,12 @@ class Run:
         try:
             out, err = process.communicate(timeout=LIMIT_S + MARGIN_S)
         except subprocess.TimeoutExpired:
-            process.kill()  # not waited for: what hangs in the kernel does not die
+            process.kill()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:  # left open it would be another test that fails
+                    pipe.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(DEATH_S)  # what hangs in the kernel does not die
             raise
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
