@@ -84,6 +84,19 @@ def _answers_after(answers: Answers, row: Exchange) -> bool:
     return any(one.fine for one in answers.exchanges[place + 1 :])
 
 
+def _all_silent(answers: Answers) -> bool:
+    """Whether no light request was answered, and each waited for its time."""
+    light = answers.light
+    return bool(light) and not any(row.answered or row.error != "timeout" for row in light)
+
+
+def waiting_gateway(answers: Answers) -> Exchange | None:
+    """The refusal by which a proxy showed itself while nothing behind it answered."""
+    row = answers.get("malformed")
+    known = row is not None and row.answered and bool(answers.gateway)
+    return row if known and _all_silent(answers) else None
+
+
 def gone_silent(answers: Answers) -> tuple[Exchange, ...]:
     """What was answered first, the stream and what was asked after it, when neither was; else nothing."""
     rows = answers.exchanges
@@ -111,8 +124,9 @@ def silent(answers: Answers) -> Iterator[Finding]:
     ## How it decides
     GET /health, /v1/models and /metrics, for none of which a token is made, brought no byte within
     35 % of --timeout (3.5 of 10 s). On an idle vLLM each takes some milliseconds. Or they were answered
-    before the request for tokens, and after it none was: the process was stopped in between. A proxy
-    that waits for its connection to the engine and names itself nowhere, as HAProxy, looks the same.
+    before the request for tokens, and after it none was: the process was stopped in between. When a
+    line that is no request is refused by a proxy meanwhile, it is what stands behind the proxy that is
+    silent: server-gateway-failed.
 
     ## Fix safety
     Manual: the server has to be started again.
@@ -128,7 +142,7 @@ def silent(answers: Answers) -> Iterator[Finding]:
             fixes=(restart_frontend(answers.url),),
         )
         return
-    if not light or any(row.answered or row.error != "timeout" for row in light):
+    if not _all_silent(answers) or waiting_gateway(answers) is not None:
         return
     waited = max(row.total_ms or 0 for row in light)
     yield Finding(
@@ -157,7 +171,8 @@ def connection_lost(answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
-    lost = [row for row in answers.exchanges if row.error in LOST and not gave_up(answers, row)]
+    rows = [row for row in answers.exchanges if row.name != "malformed"]
+    lost = [row for row in rows if row.error in LOST and not gave_up(answers, row)]
     if not lost:
         return
     row, count = lost[0], len(lost)
@@ -195,7 +210,8 @@ def answer_broken(answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
-    broken = [row for row in answers.exchanges if row.error in BROKEN]
+    rows = [row for row in answers.exchanges if row.name != "malformed"]
+    broken = [row for row in rows if row.error in BROKEN]
     large = [row for row in broken if row.name == "metrics" and row.error == "too-large"]
     row = next((row for row in broken if row not in large), None)
     if row is None and large:
@@ -258,11 +274,24 @@ def gateway_failed(answers: Answers) -> Iterator[Finding]:
     ## How it decides
     GET requests, for which no token is made, come back with 502 (no connection to the engine), 503
     (no engine is ready) or 504 (it does not answer), and the headers name a proxy (Server, Via). A
-    504 for requests with tokens only is server-proxy-timeout.
+    504 for requests with tokens only is server-proxy-timeout. Or none of them is answered within 35 %
+    of --timeout, and a line that is no request is refused at once by a proxy.
 
     ## Fix safety
     Manual.
     """
+    alone = waiting_gateway(answers)
+    if alone is not None:
+        silent_for = max(one.total_ms or 0 for one in answers.light)
+        yield Finding(
+            about=answers.url,
+            message=f"{answers.gateway} takes requests and what stands behind it answered none in "
+            f"{ms(silent_for)}; it refused what is no request with {alone.status} after "
+            f"{ms(alone.total_ms)}",
+            evidence=(alone.evidence, *(one.evidence for one in answers.light)),
+            fixes=(look_behind_gateway(answers.gateway, answers.url),),
+        )
+        return
     row = next((one for one in answers.light if from_gateway(answers, one)), None)
     if row is None:
         return

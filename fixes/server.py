@@ -17,7 +17,6 @@ def restart_frontend(url: str) -> Fix:
         command("pgrep -af 'vllm serve|api_server|trtllm-serve'"),
         command("py-spy dump --pid PID"),
         text("state T in ps is a stopped process: kill -CONT PID lets it go on"),
-        text("with a proxy before it, ask the server itself first: HAProxy names itself nowhere"),
         restarts=True,
     )
 

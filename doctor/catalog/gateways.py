@@ -37,6 +37,7 @@ GATEWAY_WORDS = {
     "No server is available to handle this request": "haproxy",
     "The server returned an invalid or incomplete response": "haproxy",
     "The server didn't respond in time": "haproxy",
+    "Your browser sent an invalid request": "haproxy",
     "no available server": "traefik",
     "no healthy upstream": "envoy",
     "upstream connect error or disconnect/reset before headers": "envoy",

@@ -119,6 +119,8 @@ class _Run:
         models = await self._light()
         if not any(row.answered for row in self.asker.exchanges):
             self.skipped.append("requests for tokens: no light request was answered")
+            if all(row.error == "timeout" for row in self.asker.exchanges):
+                await self.asker.malformed(min(ENOUGH_S, self.light_s))  # is it a proxy?
             return self.skipped
         if not await self._models(models):
             return self.skipped

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +109,33 @@ def test_haproxy_without_an_engine(tmp_path: Path) -> None:
         report = probed(tmp_path, f"http://127.0.0.1:{port}", timeout="20")
     assert report["primary"]["check"] == "server-gateway-failed"
     assert report["primary"]["message"].startswith("haproxy answers 503")
+
+
+@pytest.fixture
+def full_backlog() -> Iterator[int]:
+    """A port that answers no further SYN, as behind a firewall."""
+    with socket.socket() as listener, contextlib.ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.connect(listener.getsockname())
+        yield int(listener.getsockname()[1])
+
+
+def test_a_proxy_that_waits_for_its_engine_is_named(full_backlog: int, tmp_path: Path) -> None:
+    """Longer than a probe waits; the proxy shows itself by what it refuses alone."""
+    with haproxy(tmp_path / "h", f"127.0.0.1:{full_backlog}") as (port, _):
+        by_haproxy = probed(tmp_path, f"http://127.0.0.1:{port}")
+    place = f"location / {{ proxy_pass http://127.0.0.1:{full_backlog}; }}"
+    with nginx(tmp_path / "n", place) as port:
+        by_nginx = probed(tmp_path, f"http://127.0.0.1:{port}")
+    for report, name in ((by_haproxy, "haproxy "), (by_nginx, "nginx/")):
+        assert report["primary"]["check"] == "server-gateway-failed"
+        assert report["primary"]["message"].startswith(name)
+        assert report["counts"]["error"] == 1
 
 
 def test_haproxy_as_it_comes_waits_for_full_segments(tmp_path: Path) -> None:
