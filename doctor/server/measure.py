@@ -22,6 +22,9 @@ GAIN = 1.1
 
 FAILING_SHARE = 0.5
 FIRST_FAILURES = 4
+REFUSALS = ("HTTP 429", "HTTP 503")
+"""A limit or a full queue: to ask on would be impolite, and would measure the limit only."""
+
 CEILING_S = 300.0
 
 
@@ -89,12 +92,14 @@ def _knee(levels: Sequence[LoadLevel]) -> int | None:
 
 
 def _hopeless(until: float) -> Callable[[Sequence[Outcome]], bool]:
-    """Ends a measurement when the first requests all fail, half of all do, or it takes too long."""
+    """Ends a measurement when most requests fail, some are told to wait, or it takes too long."""
 
     def check(outcomes: Sequence[Outcome]) -> bool:
         failed = sum(bool(row.error) for row in outcomes)
         enough = len(outcomes) >= FIRST_FAILURES
-        return (enough and failed > FAILING_SHARE * len(outcomes)) or time.monotonic() > until
+        waved_off = sum(row.error in REFUSALS for row in outcomes) >= FIRST_FAILURES
+        hopeless = waved_off or (enough and failed > FAILING_SHARE * len(outcomes))
+        return hopeless or time.monotonic() > until
 
     return check
 

@@ -179,12 +179,14 @@ class Counting(Api):
     """Counts the requests for tokens; refuses those after the first ones, as a gateway with a limit."""
 
     allowed: int = 0
+    every: int = 1
+    """Which of those after the first ones is refused."""
     posts: int = 0
 
     def reply(self, path: str, head: bytes, body: dict[str, Any]) -> Reply:
         """429 when the limit is reached."""
         self.posts += bool(body)
-        if body and self.posts > self.allowed:
+        if body and self.posts > self.allowed and self.posts % self.every == 0:
             return "429 Too Many Requests", error("Rate limit reached")
         return super().reply(path, head, body)
 

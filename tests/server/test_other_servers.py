@@ -67,6 +67,14 @@ def test_a_measurement_speaks_as_the_probe_learned(tmp_path: Path) -> None:
     assert (level["failed"], code) == ({}, 0)
 
 
+def test_a_few_refusals_end_a_measurement(tmp_path: Path) -> None:
+    counting = Counting(allowed=8, every=3, headers=("Connection: close",))
+    report, code = probed(tmp_path, counting, "--requests", "90", "--concurrency", "2")
+    assert (report["primary"]["check"], code) == ("server-requests-failed", 1)
+    assert counting.posts < 8 + 3 * 4 + 6
+    assert "requests failed" in report["measurements"]["load"]["stopped"]
+
+
 def test_a_watch_ends_when_nobody_reads_it(tmp_path: Path) -> None:
     with serve(Api()) as port:
         with Run(tmp_path).start("probe", PLAIN.format(port), "--watch", "1") as process:
