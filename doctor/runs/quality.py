@@ -37,7 +37,7 @@ UNANSWERED = 0.1
 """Of the prompts: where more got no answer because a server was busy or away, nothing is called the
 same; ours."""
 
-ALIKE = 8
+ALIKE = 4
 """Characters with which two answers begin alike; if their first tokens differ all the same, then tokens
 are cut or named otherwise."""
 
