@@ -230,6 +230,12 @@ class Session:
         facts = [subject.facts.get(Launch) for subject in self.examination.subjects]
         return [fact for fact in facts if isinstance(fact, Launch)]
 
+    @property
+    def nothing(self) -> str | None:
+        """That a report is of another time or machine, else None."""
+        named = any(row.findings for row in self.wanted) and not self.findings()
+        return "none of what the report found is there now" if named else None
+
     def report(self) -> Report:
         from infer_doctor.report import build
 
@@ -286,8 +292,7 @@ def _show(session: Session, groups: Sequence[Group], format: str, output: str | 
     lines, counts = show.plan(groups, session.drafts(), WIDTH)
     without = [finding for finding in found if not finding.fixes]
     if not found:
-        named = any(row.findings for row in session.wanted)
-        lines = ["none of what the report found is there now" if named else NOTHING]
+        lines = [session.nothing or NOTHING]
         undecided = sum(row.outcome in ("blocked", "crashed") for row in session.results)
         if undecided:
             lines.append(f"{undecided} of {len(session.results)} checks could not be decided")
@@ -356,20 +361,15 @@ def _apply(
             session.examine()
     applying.end()
     lines = [line for row in outcomes for line in show.outcome(row, WIDTH)]
-    lines += show.came_up(
-        (
-            row
-            for row in session.findings(everything=True)
-            if (row.check, row.fingerprint) not in before
-        ),
-        WIDTH,
-    )
+    now_there = session.findings(everything=True)
+    new = [row for row in now_there if (row.check, row.fingerprint) not in before]
+    lines += show.came_up(new, WIDTH)
     done = [row.group for row in outcomes if row.result in ("cured", "not cured", "undecided")]
     if applying.journal is not None and done:
         lines += ["", *show.restart(done, session.launches(), WIDTH)]
         lines += [f"infer-doctor undo {applying.journal.id} takes this back"]
     if not ready:
-        lines = ["nothing that can be applied was found"]
+        lines = [session.nothing or "nothing that can be applied was found"]
     left = [group for group in groups if group.state != "ready"]
     lines += list(show.counts(left))
     if format == "json":

@@ -53,7 +53,9 @@ def undo(id: str | None, yes: bool) -> None:
             said = undoing.undo(folder, run.id)
     except undoing.ChangedSince as error:
         write(plain(without_keys(error.difference)), None)
-        raise click.ClickException(f"nothing was changed: {error}") from None
+        newer = undoing.later(found, run.id, error.thing)
+        first = f"; take back first what came later: run {', '.join(newer)}" if newer else ""
+        raise click.ClickException(f"nothing was changed: {error}{first}") from None
     except Refused as error:
         raise click.ClickException(str(error)) from None
     write("".join(f"{plain(line)}\n" for line in said), None)

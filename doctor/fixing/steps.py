@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from infer_doctor.fixing.journal import Journal, Record, Run
 
 State = Literal["old", "new", "half", "changed"]
-"""old: as before the step; new: as after it; half: a package installer was killed at work;
+"""old: as before the step; new: as after it; half: a package installer, or its undo, was killed at work;
 changed: neither, somebody else changed it since."""
 
 

@@ -16,15 +16,16 @@ from infer_doctor.fixing.steps import State, kind_of
 class ChangedSince(Refused):
     """Something is neither as before nor as after the fix; `difference` shows all three."""
 
-    def __init__(self, text: str, difference: str) -> None:
+    def __init__(self, text: str, difference: str, thing: str) -> None:
         super().__init__(text)
         self.difference = difference
+        self.thing = thing
 
 
 SPOKEN: dict[State, str] = {
     "old": "as before",
     "new": "as after the fix",
-    "half": "half: the installer was stopped at work",
+    "half": "half: the installer, or an undo, was stopped at work",
     "changed": "changed since by somebody else",
 }
 
@@ -62,7 +63,17 @@ def blocks(run: Run) -> None:
         raise ChangedSince(
             f"{step['text']}: was changed after the fix; taking it back would lose that",
             kind_of(step).difference(run, whole),
+            _thing(step),
         )
+
+
+def later(runs: Iterable[Run], id: str, thing: str) -> list[str]:
+    """The runs after this one that changed the same and were not taken back, the last one first."""
+    return [
+        run.id
+        for run in reversed(list(runs))
+        if int(run.id) > int(id) and any(_thing(step) == thing for step in run.left)
+    ]
 
 
 def require_own(run: Run, numbers: Collection[int]) -> None:

@@ -172,7 +172,7 @@ def test_an_installer_that_was_killed(copy: Path, tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL
     told = run("history")
     assert "was stopped before its end" in told.stdout
-    assert "half: the installer was stopped at work" in told.stdout
+    assert "half: the installer, or an undo, was stopped at work" in told.stdout
     undone = run("undo", "--yes")
     assert undone.returncode == 0, undone.stderr
     trap.unlink()

@@ -249,6 +249,27 @@ def test_changed_since(run: Run) -> None:
     assert file.read_text().endswith("# later\n")
 
 
+def test_a_later_run_changed_the_same(run: Run) -> None:
+    run("fix", "start.sh", *SELECT, "--ignore", "launch-argument-*", "--apply", "--yes")
+    run("fix", "start.sh", *SELECT, "--apply", "--yes")
+    refused = run("undo", "1", "--yes")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("; take back first what came later: run 0002\n")
+    assert run("undo", "--yes").returncode == 0
+    assert run("undo", "--yes").returncode == 0
+    assert (run.home / "start.sh").read_text() == SCRIPT
+
+
+def test_a_report_of_another_time(run: Run) -> None:
+    report = run("check", "start.sh", "--select", "launch-argument-removed", "--format", "json")
+    (run.home / "report.json").write_text(report.stdout)
+    (run.home / "start.sh").write_text(CURED)
+    for words in (("--apply", "--yes"), ()):
+        done = run("fix", "report.json", *words)
+        assert done.stdout.startswith("none of what the report found is there now\n")
+    assert (run.home / "start.sh").read_text() == CURED
+
+
 def test_a_link_is_refused(run: Run) -> None:
     real = run.home / "real.sh"
     (run.home / "start.sh").rename(real)
