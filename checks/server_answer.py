@@ -14,7 +14,6 @@ from infer_doctor.fixes.server import (
     restart_frontend,
 )
 from infer_doctor.fixes.server_way import ask_inside_mesh, ask_with_tls
-from infer_doctor.host import Unavailable
 from infer_doctor.model import Finding
 from infer_doctor.registry import check
 
@@ -41,6 +40,14 @@ SILENT_FACTOR, SILENT_MS = 10, 1000.0
 
 LATE_MS = 3000.0
 """No proxy that is in use gives up earlier; what ends earlier was refused or lost."""
+
+
+def _ours(answers: Answers) -> tuple[Exchange, ...]:
+    """Exchanges that tell of the API: /metrics may be of another server, and is nobody's who asks for
+    tokens; it counts only where nothing else was answered."""
+    rows = tuple(row for row in answers.exchanges if row.name != "malformed")
+    others = tuple(row for row in rows if row.name != "metrics")
+    return others if any(row.answered for row in others) else rows
 
 
 def _proof(answers: Answers, row: Exchange) -> tuple[Exchange, ...]:
@@ -171,8 +178,7 @@ def connection_lost(answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
-    rows = [row for row in answers.exchanges if row.name != "malformed"]
-    lost = [row for row in rows if row.error in LOST and not gave_up(answers, row)]
+    lost = [row for row in _ours(answers) if row.error in LOST and not gave_up(answers, row)]
     if not lost:
         return
     row, count = lost[0], len(lost)
@@ -210,12 +216,7 @@ def answer_broken(answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
-    rows = [row for row in answers.exchanges if row.name != "malformed"]
-    broken = [row for row in rows if row.error in BROKEN]
-    large = [row for row in broken if row.name == "metrics" and row.error == "too-large"]
-    row = next((row for row in broken if row not in large), None)
-    if row is None and large:
-        raise Unavailable(f"{large[0].path} is too large to be read: {large[0].said}")
+    row = next((row for row in _ours(answers) if row.error in BROKEN), None)
     if row is None or row.name == "stream" or wants_tls(answers):
         return
     how = f"{BROKEN[row.error]}: {row.said}"
@@ -231,7 +232,9 @@ def answer_broken(answers: Answers) -> Iterator[Finding]:
 
 def wants_tls(answers: Answers) -> Exchange | None:
     """An alert of TLS (RFC 8446, section 5.1: type 21, version 3), or nginx's own words."""
-    for row in answers.light:
+    for row in _ours(answers):
+        if row.method != "GET":
+            continue
         if row.error == "not-http" and row.said.startswith("\\x15\\x03"):
             return row
         if row.status in (400, 497) and "https" in row.said.lower():
@@ -292,7 +295,8 @@ def gateway_failed(answers: Answers) -> Iterator[Finding]:
             fixes=(look_behind_gateway(answers.gateway, answers.url),),
         )
         return
-    row = next((one for one in answers.light if from_gateway(answers, one)), None)
+    rows = [one for one in _ours(answers) if one.method == "GET" and from_gateway(answers, one)]
+    row = next(iter(rows), None)
     if row is None:
         return
     means = {
@@ -304,7 +308,7 @@ def gateway_failed(answers: Answers) -> Iterator[Finding]:
         about=answers.url,
         message=f"{answers.gateway} answers {row.status} for GET {row.path} after "
         f"{ms(row.total_ms)}: {means[row.status or 502]}",
-        evidence=tuple(one.evidence for one in answers.light if from_gateway(answers, one)),
+        evidence=tuple(one.evidence for one in rows),
         fixes=(look_behind_gateway(answers.gateway, answers.url),),
     )
 

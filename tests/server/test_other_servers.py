@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 from certificates import Authority
 from doctor_process import Run
-from other_servers import HEALTHY, SICK, WORDS, Api, Counting, Slow, Stops, error, events
+from other_servers import (
+    HEALTHY,
+    NGINX_PAGE,
+    SICK,
+    WORDS,
+    Api,
+    Counting,
+    Slow,
+    Stops,
+    error,
+    events,
+)
 from sick_server import Handler, answer, serve
 
 KEY = "sk-own-0123456789abcdef"
@@ -122,6 +133,7 @@ MANY_SERIES = "".join(f'vllm:x{{le="{n}"}} 0\n' for n in range(300_000))
 ASIDE = {
     "metrics behind a login": ("302 Found", ""),
     "metrics of too many series": ("200 OK", MANY_SERIES),
+    "metrics of a dead exporter": ("502 Bad Gateway", NGINX_PAGE.format("502 Bad Gateway")),
 }
 
 
@@ -129,6 +141,18 @@ ASIDE = {
 def test_metrics_that_cannot_be_read_are_no_fault_of_the_server(name: str, tmp_path: Path) -> None:
     report, code = probed(tmp_path, Api(fixed={"/metrics": ASIDE[name]}))
     assert (report["counts"]["error"], report["counts"]["warning"], code) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:9/metrics", "http://nowhere.invalid/metrics"]
+)
+def test_metrics_elsewhere_that_cannot_be_reached(address: str, tmp_path: Path) -> None:
+    report, code = probed(tmp_path, Api(), address)
+    assert (report["counts"]["error"], report["counts"]["warning"], code) == (0, 0, 0)
+    blocked = {
+        row["check"]: row["reason"] for row in report["results"] if row["outcome"] == "blocked"
+    }
+    assert "server-engine-stalled" in blocked
 
 
 @pytest.mark.parametrize("with_metrics", [True, False])
