@@ -16,6 +16,7 @@ from infer_doctor.cluster.compare import (
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.engine_options import EngineOptions
 from infer_doctor.facts.gpu import GpuMemory, Gpus
+from infer_doctor.facts.gpu_health import GpuMig
 from infer_doctor.facts.limits import LockRight, ProcessLimits, Rdma
 from infer_doctor.facts.network import ClockState, GpuDirect
 from infer_doctor.facts.nodes import Node, Nodes
@@ -39,7 +40,7 @@ def gpu_differs(nodes: Nodes) -> Iterator[Finding]:
     and a node with a GPU less leaves a rank without one.
 
     ## How it decides
-    Model, number and total memory of the GPUs that NVML lists on each node. A node that provably has
+    Model, number, total memory and MIG mode of the GPUs that NVML lists on each node. A node that provably has
     none (on the PCI bus and in /dev) is taken for a head node and left out: whether the others are
     enough tells cluster-gpus-few, whether Ray counts on it cluster-ray-gpus-differ. One where NVML
     runs and lists none counts with "none".
@@ -58,8 +59,11 @@ def _gpus(node: Node) -> Reading:
         return Missing(fact="Gpus", reason=found.gaps[0], kind="unavailable")
     memory = node.fact(GpuMemory)
     sizes = {row.index: row.total for row in memory.rows} if memory else {}
+    modes = node.fact(GpuMig)
+    parted = {row.index for row in modes.rows if row.on} if modes else set()
     names = Counter(
         f"{gpu.name}{f' {sizes[gpu.index] / GIB:.0f} GiB' if gpu.index in sizes else ''}"
+        f"{' in MIG mode' if gpu.index in parted else ''}"
         for gpu in found.gpus
     )
     text = ", ".join(f"{count} x {name}" for name, count in sorted(names.items()))
@@ -77,7 +81,7 @@ def gpus_few(nodes: Nodes, launch: Launch) -> Iterator[Finding]:
     ## How it decides
     Tensor x pipeline (x prefill context) x data parallel size, against the GPUs that NVML lists on
     all nodes together. A node whose GPUs are not known leaves it undecided, unless the others are
-    enough.
+    enough; so do nodes of --nnodes that were not seen.
 
     ## Fix safety
     Manual: another size or more nodes.
@@ -103,6 +107,9 @@ def gpus_few(nodes: Nodes, launch: Launch) -> Iterator[Finding]:
         return
     if unknown:
         raise Unavailable(unknown[0])
+    wanted = whole(options, "nnodes", 1)
+    if wanted > len(counts):
+        raise Unavailable(f"{len(counts)} of the {wanted} nodes of the launch were seen")
     size = " x ".join(str(factor) for factor in factors if factor > 1)
     yield Finding(
         about="GPUs of all nodes",

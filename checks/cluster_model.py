@@ -40,11 +40,17 @@ def model_differs(nodes: Nodes, launch: Launch) -> Iterator[Finding]:
     yield from judge(
         nodes,
         [
-            Quantity(name="the model", read=_there),
+            Quantity(name="the model", read=_there, cure=_bring),
             *(Quantity(name=name, read=_file(name), cure=_cure) for name in _names(nodes)),
         ],
         together="files of the model",
     )
+
+
+def _bring(odd: str, most: str) -> Fix:
+    if most == "there":
+        return advise("bring-model", f"Copy the model to {odd}, or mount the folder that has it")
+    return advise("same-model", f"Give the model by its name or its folder alike on {odd}")
 
 
 def _cure(odd: str, _: str) -> Fix:

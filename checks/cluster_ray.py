@@ -153,6 +153,8 @@ def ray_placement(nodes: Nodes, launch: Launch) -> Iterator[Finding]:
             ),
         )
     elif tensor > most:
+        sizes = (size for size in range(1, int(most) + 1) if tensor % size == 0)
+        fits = max(sizes, default=1)
         yield Finding(
             about="tensor parallel group",
             message=f"tensor parallel size {tensor} does not fit on one node, which has {most:g} GPUs "
@@ -162,8 +164,8 @@ def ray_placement(nodes: Nodes, launch: Launch) -> Iterator[Finding]:
             fixes=(
                 advise(
                     "pipeline-between-nodes",
-                    f"Start with --tensor-parallel-size {most:g} and --pipeline-parallel-size "
-                    f"{-(-ranks // int(most))}",
+                    f"Start with --tensor-parallel-size {fits} and --pipeline-parallel-size "
+                    f"{ranks // fits}",
                 ),
             ),
         )

@@ -22,8 +22,10 @@ SAME = re.compile(
 OWN = re.compile(
     r"VLLM_HOST_IP|VLLM_DP_RANK\w*|VLLM_PORT|VLLM_\w*CACHE\w*|CUDA_VISIBLE_DEVICES|\w*_RANK|\w*_HOST"
     r"|(?:VLLM|CUDA)_\w+_(?:SERVICE|PORT)\w*|\w*_(?:TOKEN|KEY)|CUDA_(?:HOME|PATH|VERSION)"
+    r"|(?:CUDA_CACHE_PATH|HF_HUB_CACHE|TRANSFORMERS_CACHE|TORCH_HOME|TORCH_EXTENSIONS_DIR)"
+    r"|NCCL_(?:HOSTID|DEBUG_FILE)"
 )
-"""Those that each node has its own of, and paths of a toolkit."""
+"""Those that each node has its own of, and paths of a toolkit or a cache."""
 
 MASTER = ("MASTER_ADDR", "MASTER_PORT", "VLLM_DP_MASTER_IP", "VLLM_DP_MASTER_PORT")
 

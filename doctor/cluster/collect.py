@@ -109,7 +109,8 @@ def meet(host: Host, folder: str, count: int, limit_s: float, subject: Subject) 
             keep(host, operation, error=f"the interfaces are not known: {part.reason}")
         return
     try:
-        found, offers = links(meeting, socket.gethostname(), part.offer(), count, limit_s)
+        name = f"{socket.gethostname()}.{machine_mark()}"  # host names may be equal
+        found, offers = links(meeting, name, part.offer(), count, limit_s)
     except (OSError, ValueError) as error:
         keep(host, "links", error=str(error))
         keep(host, "allreduce", error="the nodes did not meet")
@@ -245,7 +246,7 @@ def write(text: str, folder: str, machine: str | None, number: int | None) -> st
     other = _machine_of(path)
     if other is not None and machine is not None and other != machine:
         path = os.path.join(folder, f"{name}-{number if number is not None else machine}.json")
-    part = os.path.join(folder, f".{os.path.basename(path)}.{os.getpid()}")
+    part = os.path.join(folder, f".{os.path.basename(path)}.{machine}.{os.getpid()}")
     try:
         with open(part, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)

@@ -28,6 +28,7 @@ from infer_doctor.snapshot import (
     read,
 )
 from infer_doctor.targets import NoTarget, snapshot_text
+from infer_doctor.units import age
 
 HEAD = '\n "captures": [\n  {\n'
 BETWEEN = "\n  },\n  {\n"
@@ -42,6 +43,11 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 PACKED = (".json.gz", ".json.xz")
 SUFFIXES = (".json", ".zip", *PACKED)
 """Of a folder these files are read: snapshots, packed ones, and bundles that hold one."""
+
+RESTART_S = 3600.0
+"""Snapshots of one run are minutes apart."""
+
+OLD_S = 86400.0
 
 SUFFIX = re.compile(r"\.json(?:\.[gx]z)?$")
 
@@ -117,7 +123,9 @@ def read_nodes(paths: Sequence[str]) -> tuple[list[ReadNode], list[str]]:
     if failure is not None and all(node.silence is not None for node in nodes):
         raise failure
     kept, earlier = _newest(nodes)
-    return kept, [f"{path}: is no snapshot; left out" for path in others] + earlier
+    kept, restarted = _without_earlier_kernels(kept)
+    lines = [f"{path}: is no snapshot; left out" for path in others]
+    return kept, [*lines, *earlier, *restarted, *_old(kept)]
 
 
 def silent(name: str, why: str) -> ReadNode:
@@ -140,6 +148,60 @@ def _newest(nodes: Sequence[ReadNode]) -> tuple[list[ReadNode], list[str]]:
         if last[mark := _mark_of(node)] is not node
     ]
     return [node for node in nodes if last[_mark_of(node)] is node], lines
+
+
+def _without_earlier_kernels(nodes: Sequence[ReadNode]) -> tuple[list[ReadNode], list[str]]:
+    """Without what a machine left before a restart: the same host name under another running kernel,
+    much earlier. Machines that share a host name by mistake are seen within one run, and stay."""
+    last: dict[object, tuple[float, ReadNode]] = {}
+    for node in nodes:
+        name, taken = _host_of(node), _seconds(node)
+        if name is not None and taken is not None and taken > last.get(name, (0.0, node))[0]:
+            last[name] = (taken, node)
+    kept, lines = [], []
+    for node in nodes:
+        taken = _seconds(node)
+        newest, later = last.get(_host_of(node), (0.0, node))
+        if taken is None or newest - taken < RESTART_S:
+            kept.append(node)
+        else:
+            lines.append(
+                f"{node.name}: the same host name as {later.name}, seen {age(newest - taken)} earlier "
+                "under another running kernel, so before a restart; left out"
+            )
+    return kept, lines
+
+
+def _host_of(node: ReadNode) -> object:
+    """The masked host name, comparable in all files of one key."""
+    snapshot = node.snapshot
+    identity = snapshot.host.captures.get(IDENTITY)
+    if snapshot.key is None or snapshot.machine is None or identity is None or not identity.value:
+        return None
+    return (snapshot.key, identity.value.get("hostname"))
+
+
+def _seconds(node: ReadNode) -> float | None:
+    """When the snapshot was taken, by the clock of its machine."""
+    from datetime import datetime  # only where there are several
+
+    try:
+        taken = datetime.strptime(f"{node.snapshot.created_at}+0000", "%Y-%m-%dT%H:%M:%SZ%z")
+    except ValueError:
+        return None
+    return taken.timestamp()
+
+
+def _old(nodes: Sequence[ReadNode]) -> list[str]:
+    """A line for each snapshot that is not of the day of the newest: it may be of a run before."""
+    times = {node.name: taken for node in nodes if (taken := _seconds(node)) is not None}
+    newest = max(times.values(), default=0.0)
+    return [
+        f"{name}: taken {age(newest - taken)} before the newest snapshot: of an earlier run, or one of "
+        "the two clocks is wrong"
+        for name, taken in times.items()
+        if newest - taken > OLD_S
+    ]
 
 
 def _mark_of(node: ReadNode) -> object:

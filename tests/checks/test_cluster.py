@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -531,3 +532,31 @@ def test_the_right_to_lock_counts_as_unlimited() -> None:
 def test_all_clocks_unset_is_no_difference() -> None:
     free = ClockState(synchronised=False, max_error_us=16_000_000)
     assert examine(clock_unset, alike(free)).outcome == "passed"
+
+
+def test_nodes_that_were_not_seen_may_have_the_gpus() -> None:
+    part = alike(gpus("H200", "H200"), options(tensor_parallel_size=16, nnodes=8), count=3)
+    result = examine(gpus_few, part, launch())
+    assert (result.outcome, result.reason) == (
+        "blocked",
+        "3 of the 8 nodes of the launch were seen",
+    )
+    every = alike(gpus("H200", "H200"), options(tensor_parallel_size=16, nnodes=3), count=3)
+    assert examine(gpus_few, every, launch()).outcome == "failed"
+
+
+def test_a_smaller_tensor_size_divides_the_one_that_was_wanted() -> None:
+    """Heads are divided by it: 3 of 8 is none."""
+    rows = alike(ray_node(3), options(tensor_parallel_size=8), count=4)
+    (finding,) = examine(ray_placement, rows, launch()).findings
+    assert finding.fixes[0].title == (
+        "Start with --tensor-parallel-size 2 and --pipeline-parallel-size 4"
+    )
+
+
+def test_a_model_that_is_not_there_has_a_cure() -> None:
+    here = model("config.json")
+    rows = alike(here, odd=replace(here, origin="named", files=()))
+    (finding,) = examine(model_differs, rows, launch()).findings
+    assert finding.message.startswith("the model is not there on d")
+    assert finding.fixes[0].title == "Copy the model to d, or mount the folder that has it"

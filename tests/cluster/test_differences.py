@@ -104,6 +104,10 @@ def _gpu_memory(node: Document) -> None:
         gpu["MemoryInfo_v2"]["total"] //= 2
 
 
+def _mig(node: Document) -> None:
+    cluster.value(node, "nvml")["gpus"][1]["MigMode"] = [1, 1]
+
+
 def _variable(name: str, text: str | None) -> Callable[[Document], None]:
     def change(node: Document) -> None:
         variables = cluster.value(node, "environ")["variables"]
@@ -235,6 +239,7 @@ SINGLE: list[tuple[str, Callable[[Document], None]]] = [
     ("GPU model", _gpu_model),
     ("a GPU less", _gpu_gone),
     ("GPU memory", _gpu_memory),
+    ("MIG", _mig),
     ("locked memory", _locked),
     ("open files", _limit("nofile")),
     ("clock", _clock),

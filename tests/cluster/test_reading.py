@@ -222,6 +222,26 @@ class TestCommand:
         line = "node-0000: the same machine as later, seen no later; left out"
         assert line in capsys.readouterr().err
 
+    def test_a_machine_that_was_restarted_is_one_node(self, tmp_path: Path, capsys: Any) -> None:
+        """Its kernel runs anew, so the mark is another; a name that two have by mistake is of one run."""
+        paths = self.nodes(tmp_path)
+        again = json.loads(Path(paths[0]).read_text())
+        again["options"]["machine"] = "f" * 12
+        (tmp_path / "same-name.json").write_text(json.dumps(again, indent=1) + "\n")
+        run(["check", "--snapshot", str(tmp_path), "--format", "json"])
+        said = capsys.readouterr()
+        assert "left out" not in said.err
+        assert "same-name" in json.loads(said.out)["facts"]
+        again["created_at"] = "2099-01-01T00:00:00Z"
+        (tmp_path / "same-name.json").write_text(json.dumps(again, indent=1) + "\n")
+        run(["check", "--snapshot", str(tmp_path), "--format", "json"])
+        said = capsys.readouterr()
+        assert "node-0000: the same host name as same-name, seen " in said.err
+        assert "so before a restart; left out" in said.err
+        assert "node-0000" not in json.loads(said.out)["facts"]
+        assert "node-0001: taken " in said.err
+        assert "before the newest snapshot: of an earlier run" in said.err
+
     def test_the_same_snapshot_twice_is_one_machine(self, tmp_path: Path, capsys: Any) -> None:
         paths = self.nodes(tmp_path)
         copy = tmp_path / "copy.json"
