@@ -2,7 +2,8 @@
 
 Settings as JSON on standard input; a line of JSON for the list of nodes, then one for each that
 answered, as it answers. Ray's own output goes to standard error. It may hang at any point and is killed
-then: `cluster/rays.py` has what came until then.
+then: `cluster/rays.py` has what came until then. When standard input ends the doctor is gone, however
+that came: the driver ends too, and with it Ray ends its tasks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import os
 import shutil
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from typing import Any
@@ -28,6 +30,9 @@ KEEP_DEVICES = {
 
 ON_THE_WAY_S = 5.0
 """The start of a worker with the shipped doctor takes 3 to 5 s before a node's own time begins."""
+
+FOLDER = threading.Lock()
+"""Held while the folder is written or removed, and by the end of the process: it waits for a removal."""
 
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 
@@ -61,6 +66,20 @@ def ship(folder: str) -> None:
             shutil.copy(spec.origin, folder)
 
 
+def end_with_the_doctor(folder: str) -> None:
+    """Ctrl-C or a kill of the doctor leaves neither tasks nor the folder; by read(2), for the lock of
+    sys.stdin would be held when Python ends."""
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        with FOLDER:
+            shutil.rmtree(folder, ignore_errors=True)
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what Ray prints is not an answer
@@ -71,6 +90,7 @@ def main() -> None:
 
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     ended = time.monotonic() + settings["limit_s"]
+    end_with_the_doctor(settings["folder"])
     try:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -78,7 +98,8 @@ def main() -> None:
         say(failed=f"{sys.executable} cannot import Ray: {error}")
         return
     os.environ["RAY_DEDUP_LOGS"] = "0"
-    ship(settings["folder"])
+    with FOLDER:
+        ship(settings["folder"])
     try:
         ray.init(
             address=settings["address"],
@@ -162,4 +183,7 @@ def _words(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    finally:
+        FOLDER.acquire()

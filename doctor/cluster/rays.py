@@ -53,6 +53,10 @@ def ask(
     created_at: str,
 ) -> RayAnswer:
     """Ask every node; raises NoRay."""
+    if address == "local":
+        raise NoRay('"local" is no cluster: Ray would start a new one of this machine alone')
+    given = os.environ.get("RAY_ADDRESS") if address == "auto" else None
+    where = f"{given} (RAY_ADDRESS)" if given else address
     limit_s = max(1.0, timeout_s - RESERVE_S)
     with tempfile.TemporaryDirectory(prefix="infer-doctor-") as folder:
         settings = {
@@ -74,11 +78,9 @@ def ask(
     if failed is not None:
         raise NoRay(" ".join(failed.split())[:500])
     if head is None and early:
-        raise NoRay(
-            f"the process that asks Ray at {address} ended without a word ({sys.executable})"
-        )
+        raise NoRay(f"the process that asks Ray at {where} ended without a word ({sys.executable})")
     if head is None:
-        raise NoRay(f"Ray at {address} did not list its nodes within {limit_s:g} s")
+        raise NoRay(f"Ray at {where} did not list its nodes within {limit_s:g} s")
     answers: dict[str, dict[str, Any]] = {}
     for row in lines:
         if "node" in row:
@@ -143,8 +145,6 @@ def _lines(settings: dict[str, Any], deadline: float) -> Iterator[dict[str, Any]
         ):  # it ended at once: what it said, if anything, counts
             child.stdin.write(json.dumps(settings).encode() + b"\n")
             child.stdin.flush()
-        with contextlib.suppress(BrokenPipeError):
-            child.stdin.close()
         while True:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([child.stdout], [], [], left)[0]:
@@ -163,5 +163,7 @@ def _lines(settings: dict[str, Any], deadline: float) -> Iterator[dict[str, Any]
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=DEATH_S * 10)

@@ -115,6 +115,42 @@ class TestRay:
         assert rig.name(PLANTED) in row["findings"][0]["message"]
 
 
+class TestEnd:
+    pytestmark = needs_ray
+
+    def test_the_driver_ends_with_the_doctor(self, tmp_path: Path) -> None:
+        """However that ends: nothing else closes the pipe. Its folder goes too."""
+        folder = tmp_path / "shipped"
+        folder.mkdir()
+        settings = {"address": "192.0.2.1:1", "limit_s": 600, "folder": str(folder)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "infer_doctor.cluster.ray_driver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            assert child.stdin is not None
+            child.stdin.write(json.dumps(settings).encode() + b"\n")
+            child.stdin.close()
+            assert child.wait(timeout=300) == 1
+        assert not folder.exists()
+
+
+def test_local_is_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray would start one, and its processes would stay."""
+    assert run(["check", "--ray", "local"]) == 2
+    assert "a new one of this machine alone" in capsys.readouterr().err
+
+
+def test_the_variable_that_names_the_cluster_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:1")
+    monkeypatch.setattr("sys.executable", "/bin/true")
+    with pytest.raises(NoRay, match=r"192\.0\.2\.1:1 \(RAY_ADDRESS\)"):
+        ask("auto", 20.0, command=[], python=None, deep=False, created_at="2026-12-01T00:00:00Z")
+
+
 def test_a_driver_that_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes no settings: the pipe to it breaks."""
     monkeypatch.setattr("sys.executable", "/bin/true")

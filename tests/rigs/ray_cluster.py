@@ -75,7 +75,10 @@ def main() -> None:
     nodes = [cluster.head_node]
     for number in range(1, 4):
         variables = PLANTED if number == planted else None
-        nodes.append(cluster.add_node(num_cpus=1, env_vars=variables))
+        # Nodes of one machine unpack what is shipped into one folder, each over that of the others
+        # while they import from it (ray 2.x, runtime_env/working_dir.py, overwrite=True).
+        own = f"runtime_resources_{number}"
+        nodes.append(cluster.add_node(num_cpus=1, env_vars=variables, runtime_env_dir_name=own))
     cluster.wait_for_nodes()
     raylets = [node.all_processes["raylet"][0].process for node in nodes]
     names = [node.node_id if hasattr(node, "node_id") else node.unique_id for node in nodes]
