@@ -275,10 +275,13 @@ def is_full(metrics: ServerMetrics, streamed: Streamed | None) -> bool:
     """vLLM preempts only when it finds no free block (v1/core/sched/scheduler.py)."""
     if metrics.gained("preemptions"):
         return True
-    if quick(streamed):
-        return False  # one that waits has just come
-    kv = _kv(metrics)
-    return kv is not None and kv >= KV_FULL and bool(metrics.total("waiting"))
+    scrapes = (
+        ("first", "last") if quick(streamed) else ("last",)
+    )  # one that waits may just have come
+    return all(
+        (_kv(metrics, scrape) or 0) >= KV_FULL and bool(metrics.total("waiting", scrape))
+        for scrape in scrapes
+    )
 
 
 @check("server-kv-full", severity="warning", category="queueing", since="0.2")
@@ -291,8 +294,8 @@ def kv_full(metrics: ServerMetrics, streamed: Streamed | None) -> Iterator[Findi
 
     ## How it decides
     Requests were preempted between the scrapes: vLLM does that only when it finds no free block. Or
-    the cache is used to 95 % or more and requests wait, unless the doctor's own first token came within
-    0.5 s. Preemptions before the first scrape prove
+    the cache is used to 95 % or more and requests wait, in both scrapes when the doctor's own first
+    token came within 0.5 s. Preemptions before the first scrape prove
     nothing about now.
 
     ## Fix safety

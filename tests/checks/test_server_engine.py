@@ -106,6 +106,8 @@ def test_one_that_has_just_come_is_no_queue() -> None:
     (finding,) = examine(queueing, full, streamed(first_ms=30.0)).findings
     assert finding.severity == "info"
     assert examine(kv_full, full, streamed(first_ms=900.0)).outcome == "failed"
+    both = metrics(full.second["0"], full.second["0"])
+    assert examine(kv_full, both, streamed(first_ms=30.0)).outcome == "failed"
 
 
 def test_no_token_and_then_no_answer_is_told_as_it_was() -> None:
