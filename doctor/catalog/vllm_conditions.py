@@ -181,6 +181,14 @@ def rank_unknown(values: Values) -> str | None:
     return f"--max-lora-rank {rank:g} is none of {', '.join(map(str, LORA_RANKS))}"
 
 
+def overrides_text(values: Values) -> str | None:
+    value = values.get("hf_overrides")
+    if not isinstance(value, str):
+        return None
+    quoted = ": the quotes around it are part of it" if value[:1] in ("'", '"') else ""
+    return f"--hf-overrides {value[:60]} is no JSON object{quoted}"
+
+
 def eager_levels(values: Values) -> str | None:
     if not values.get("enforce_eager"):
         return None

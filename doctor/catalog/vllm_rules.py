@@ -23,6 +23,7 @@ from infer_doctor.catalog.vllm_conditions import (
     nested_twice,
     nodes_executor,
     nodes_without_address,
+    overrides_text,
     rank_unknown,
     role_unknown,
     share_above_one,
@@ -91,6 +92,15 @@ RULES: tuple[Rule, ...] = (
         effect="refuses to start: kernels are there for these ranks alone",
         until="0.11.0",
         source="config.py and config/lora.py, possible_max_ranks; a choice of the option since",
+    ),
+    Rule(
+        name="overrides-text",
+        options=("hf_overrides",),
+        test=overrides_text,
+        effect="refuses to start: hf_overrides must be a dictionary",
+        since="0.9.0",
+        source="engine/arg_utils.py, union_dict_and_str: what is not in braces stays a text",
+        cure="none",
     ),
     Rule(
         name="outputs-without-requests",

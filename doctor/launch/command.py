@@ -67,6 +67,8 @@ class Start:
         self.executable: str | None = None
         self.engine: Engine | None = None
         self.entry = ""
+        self.allocated = False
+        """srun asks Slurm for a machine of its own choice."""
         self._at = 0
         self._peel()
 
@@ -91,7 +93,10 @@ class Start:
                 self._at += 1
             elif name in WRAPPERS:
                 self._at += 1
+                first = self._at
                 self._options(name, WRAPPERS[name])
+                options = self.all[first : self._at]
+                self.allocated |= name == "srun" and any(ALLOCATES.match(o.text) for o in options)
                 self._at += OWN_ARGUMENTS.get(name, 0) if not self._listed(name) else 0
                 if name == "torchrun":
                     self._python(text, [])
@@ -213,6 +218,9 @@ class Around:
     read: Callable[[str], str] | None = None
 
 
+ALLOCATES = re.compile(r"-[pwG]|--(?:partition|nodelist|gres|gpus[\w-]*)(?:=|$)")
+"""Options of srun that choose where it runs (slurm.schedmd.com/srun.html)."""
+
 LOCAL = Around(name=COMMAND_LINE, kind="command", machine="local")
 
 DEEPEST = 4
@@ -319,7 +327,7 @@ def _launch(start: Start, around: Around, place: Place, environment: Sequence[Va
     launch = Launch(
         name=around.name,
         kind=around.kind,
-        machine=around.machine,
+        machine="another" if start.allocated else around.machine,
         engine=start.engine,
         entry=start.entry,
         executable=start.executable,

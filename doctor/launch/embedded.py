@@ -51,6 +51,13 @@ def templated(text: str) -> str:
     return STATEMENT.sub("", EXPRESSION.sub(word, text))
 
 
+def windows(text: str, name: str) -> str:
+    """PowerShell's and cmd's way to go on in the next line as a shell's."""
+    mark = "`" if name.endswith(".ps1") else "^"
+    text = re.sub(r"\\(?=[\w.])", "/", text.replace("$env:", "$"))
+    return re.sub(rf"{re.escape(mark)}[ \t]*\r?\n", r"\\\n", text)
+
+
 def unknown_in(text: str) -> str | None:
     """The expression that a template puts in there."""
     found = EXPRESSION.search(text) if "{{" in text else None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from infer_doctor.launch.embedded import markdown, templated
+from infer_doctor.launch.embedded import markdown, templated, windows
 from infer_doctor.launch.model import Launch, Place
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ PYTHON_LINE = re.compile(
 )
 JSON_START = re.compile(r"\s*\{\s*[\"}]")
 MARKDOWN = (".md", ".mdx", ".markdown", ".rmd")
+WINDOWS = (".ps1", ".bat", ".cmd")
 RECIPES = ("makefile", "gnumakefile", "justfile", ".justfile")
 SHELL_START = re.compile(r"#!.*\b(?:ba|da|z|k|a)?sh\b")
 PYTHON_START = re.compile(r"#!.*\bpython")
@@ -91,6 +92,8 @@ def launches(
         return _script(blocks, file, beside, "Markdown whose blocks of commands start"), None
     if name in RECIPES or name.endswith((".mk", ".just")):
         return _script(text, file, beside, "a file of recipes that starts"), None
+    if name.endswith(WINDOWS):
+        return _script(windows(text, name), file, None, "a script for Windows that starts"), None
     if PYTHON_START.match(text) or name.endswith((".py", ".ipynb")):
         return _python(text, file)
     if SHELL_START.match(text):

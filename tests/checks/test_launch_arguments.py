@@ -145,6 +145,7 @@ def test_no_model_is_a_warning() -> None:
     ("line", "version", "severity", "part"),
     [
         ("--enable-auto-tool-choice", "0.32.0", "error", "requires --tool-call-parser"),
+        ("--hf-overrides '{}'", "0.32.0", "error", "quotes around it are part of it"),
         ("--enable-lora --max-lora-rank 48", "0.10.0", "error", "--max-lora-rank 48 is none of"),
         ("--enable-log-outputs", "0.12.0", "error", "requires --enable-log-requests"),
         ("--enable-eplb", "0.12.0", "error", "enable_expert_parallel must be True"),
@@ -191,6 +192,7 @@ def test_rules(line: str, version: str, severity: str, part: str) -> None:
     [
         ("--enable-auto-tool-choice --tool-call-parser hermes", "0.32.0"),
         ("--enable-lora --max-lora-rank 64", "0.10.0"),
+        ("--hf-overrides {}", "0.32.0"),
         ("--max-lora-rank 48", "0.10.0"),
         ('--kv-transfer-config {"kv_connector":"X","kv_role":"kv_both"}', "0.32.0"),
         ('--speculative-config {"method":"mtp","num_speculative_tokens":1}', "0.32.0"),

@@ -329,3 +329,27 @@ def test_a_short_form_of_the_batched_tokens_is_no_key() -> None:
 def test_an_image_that_somebody_built(image: str, count: int) -> None:
     text = f"docker run --rm {image} --model=org/model --dtype=bfloat16\nvllm serve org/last\n"
     assert len(words(text, "run.sh")) == count + 1
+
+
+@pytest.mark.parametrize(
+    ("start", "machine"),
+    [
+        ("srun -p gpu --gres=gpu:8 -n1", "another"),
+        ("srun --gpus-per-node 8", "another"),
+        ("srun -n 2 --mpi=pmix", "local"),
+        ("nice -n 5", "local"),
+    ],
+)
+def test_where_srun_runs(start: str, machine: str) -> None:
+    (launch,) = launches_in(f"{start} vllm serve org/model\n", "serve.sh")
+    assert launch.machine == machine
+
+
+@pytest.mark.parametrize(("name", "mark"), [("run.ps1", "`"), ("run.bat", "^"), ("run.cmd", "^")])
+def test_scripts_for_windows(name: str, mark: str) -> None:
+    image = "vllm/vllm-openai:v0.9.1"
+    folder = '-v "$env:HOME\\models:/models"'
+    text = f"set A=0\r\ndocker run --gpus all {folder} {mark}\r\n  {image} {mark}\r\n  --model org/model {mark}\r\n"
+    (launch,) = launches_in(text + "  --max-model-len 8192\r\n", name)
+    assert [(word.text, word.place.line) for word in launch.words][-1] == ("8192", 5)
+    assert launch.container is not None and launch.container.volumes[0].target == "/models"
