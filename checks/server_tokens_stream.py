@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infer_doctor.checks.server_answer import gave_up, gone_silent
-from infer_doctor.checks.server_engine import is_full, took
+from infer_doctor.checks.server_engine import is_full, numbers, took
 from infer_doctor.checks.server_frontend import frontend_slow, light_ms
 from infer_doctor.facts.server import Answers, ServerMetrics, Streamed, ms
 from infer_doctor.fixes.server import read_server_log, stop_buffering, watch_engine
@@ -44,8 +44,22 @@ BROKEN_STREAM = (
 )
 
 
+def _kept_back(streamed: Streamed, metrics: ServerMetrics | None) -> float:
+    """Tokens that an engine that was idle made for our stream, of which none came; 0 when it is not so."""
+    if streamed.error != "timeout" or streamed.first_ms is not None:
+        return 0
+    if streamed.status not in (None, 200):  # nginx keeps the headers too
+        return 0
+    if metrics is None or not metrics.second or metrics.total("waiting"):
+        return 0
+    alone = metrics.total("running", "first") == 0 and metrics.total("running") == 1
+    return (metrics.gained("tokens") or 0) if alone else 0
+
+
 @check("server-stream-buffered", severity="warning", category="proxy", since="0.2")
-def stream_buffered(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
+def stream_buffered(
+    streamed: Streamed, answers: Answers, metrics: ServerMetrics | None
+) -> Iterator[Finding]:
     """A stream arrives all at once: something keeps the tokens back.
 
     ## Why it matters
@@ -56,7 +70,8 @@ def stream_buffered(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
     The kernel counts the TCP segments in which the stream came (tcp_info, tcpi_data_segs_in). Three
     tokens or more in each, and either all of them at once after 250 ms and more, or 20 ms and more
     between segments: something puts them together. When the doctor's own event loop was late by as
-    much nothing is told: the proxy may run on the same machine.
+    much nothing is told: the proxy may run on the same machine. Or no token came at all, while the
+    engine, idle before, made some with one request running and none waiting: ours.
 
     nginx with proxy_buffering on fills a buffer of 4 or 8 KiB when the engine's answer has no chunks
     (HTTP/1.0 to the engine). The chunks of vLLM's uvicorn it passes on, but without TCP_NODELAY: they
@@ -65,6 +80,20 @@ def stream_buffered(streamed: Streamed, answers: Answers) -> Iterator[Finding]:
     ## Fix safety
     Manual.
     """
+    if (kept := _kept_back(streamed, metrics)) and metrics is not None:
+        yield Finding(
+            about=answers.gateway or "stream",
+            message=f"the engine made {kept:.0f} tokens for our stream and none came within "
+            f"{ms(streamed.total_ms)}: {answers.gateway or 'something'} keeps them back",
+            severity="error",
+            confidence="certain" if answers.gateway else "likely",
+            evidence=(
+                *(row.evidence for row in answers.exchanges if row.name == "stream"),
+                *numbers(metrics),
+            ),
+            fixes=(stop_buffering(answers.gateway),),
+        )
+        return
     if streamed.first_ms is None:
         raise Unavailable("no token came")
     if not streamed.merged or not streamed.segments:
@@ -169,8 +198,8 @@ def token_missing(
         return
     if metrics is not None and metrics.second and _explains(metrics):
         return
-    if gone_silent(answers):
-        return  # server-silent
+    if gone_silent(answers) or _kept_back(streamed, metrics):
+        return  # server-silent, server-stream-buffered
     health = answers.get("health")
     last = answers.light[-1] if answers.light else None
     others = f"while questions without tokens are answered in {ms(light_ms(answers))}"

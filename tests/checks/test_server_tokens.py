@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from server_facts import STALE, answers, metrics, only, row, streamed
+from server_facts import STALE, answers, metrics, only, row, state, streamed
 
 from infer_doctor.checks.server_answer import connection_lost
 from infer_doctor.checks.server_tokens import (
@@ -16,7 +16,7 @@ from infer_doctor.checks.server_tokens import (
     requests_rejected,
     server_error,
 )
-from infer_doctor.checks.server_tokens_stream import stream_broken, stream_buffered
+from infer_doctor.checks.server_tokens_stream import stream_broken, stream_buffered, token_missing
 from infer_doctor.facts.server import Streamed
 from infer_doctor.testing import contract, examine
 
@@ -73,6 +73,19 @@ def test_contracts() -> None:
 )
 def test_buffering(stream: Streamed, outcome: str) -> None:
     assert examine(stream_buffered, stream, answers()).outcome == outcome
+
+
+def test_tokens_that_are_made_and_never_come() -> None:
+    """As behind a proxy that compresses the answer of an engine of usual speed."""
+    begun = {**vars(STALE), "status": 200}
+    made = metrics(second=state(running=1.0, tokens=640.0), own_request="no token")
+    nginx = answers(row("models", **NGINX))
+    (finding,) = examine(stream_buffered, Streamed(**begun), nginx, made).findings
+    assert "made 140 tokens for our stream and none came within 8.0 s" in finding.message
+    assert examine(token_missing, Streamed(**begun), nginx, made).outcome == "passed"
+    others = metrics(state(running=1.0), state(running=2.0, tokens=640.0), own_request="no token")
+    assert examine(stream_buffered, Streamed(**begun), nginx, others).outcome == "blocked"
+    assert examine(token_missing, Streamed(**begun), nginx, others).outcome == "failed"
 
 
 def test_bursts_are_told_by_their_distance() -> None:

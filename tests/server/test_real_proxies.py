@@ -13,7 +13,7 @@ import pytest
 from doctor_process import Run
 from haproxy import haproxy
 from nginx import free_port, nginx
-from other_servers import Slow
+from other_servers import Reply, Slow
 from sick_server import serve
 
 ZIPPED = """location / {{ proxy_pass http://127.0.0.1:{}; proxy_buffering {};
@@ -59,6 +59,30 @@ def test_nginx_fills_its_buffer(apart_s: float, tmp_path: Path) -> None:
     assert buffered["primary"]["check"] == "server-stream-buffered"
     assert buffered["primary"]["confidence"] == "certain"
     assert passed["primary"] is None
+
+
+class Counted(Slow):
+    """Tells at /metrics what it makes."""
+
+    scrapes = 0
+
+    def reply(self, path: str, head: bytes, body: dict[str, Any]) -> Reply:
+        if path != "/metrics":
+            return super().reply(path, head, body)
+        self.scrapes += 1
+        busy = self.scrapes > 1
+        lines = [f"vllm:num_requests_running {int(busy)}", "vllm:num_requests_waiting 0"]
+        return "200 OK", "\n".join([*lines, f"vllm:generation_tokens_total {40 + 10 * busy}", ""])
+
+
+def test_nginx_keeps_more_than_a_probe_waits_for(tmp_path: Path) -> None:
+    """A buffer of slow tokens: nothing comes, and the engine's own count tells that they are made."""
+    place = "location / {{ proxy_pass http://127.0.0.1:{}; }}"
+    slow = Counted(apart_s=0.4, chunked=False)
+    with serve(slow) as engine, nginx(tmp_path / "n", place.format(engine)) as port:
+        report = probed(tmp_path, f"http://127.0.0.1:{port}")
+    assert report["primary"]["check"] == "server-stream-buffered"
+    assert report["primary"]["message"].startswith("the engine made 10 tokens")
 
 
 def test_nginx_passes_slow_chunks_on(tmp_path: Path) -> None:
