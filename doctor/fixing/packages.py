@@ -38,6 +38,9 @@ STASH = "~"
 KEPT = ".infer-doctor"
 """The folder in the environment's prefix that holds the second names."""
 
+BROUGHT = "brought.json"
+"""Beside the second names: what an undo has begun to remove."""
+
 PLACES = (
     "import json,sys,sysconfig as s;p=s.get_paths();"
     "print(json.dumps([sys.prefix,p['purelib'],p['platlib'],p['stdlib']]))"
@@ -259,6 +262,8 @@ def state(run: Run, record: Record) -> State:
     """Versions say what stands there; files that are missing say that an installer was killed."""
     now = versions(record["folders"], record["before"])
     after = record.get("after")
+    if os.path.exists(os.path.join(record["kept"], BROUGHT)):
+        return "half"  # an undo was killed
     if _stashes(record) or not _whole(record, now):
         return "half"
     if now == record["before"]:
@@ -299,9 +304,7 @@ def take_back(run: Run, record: Record) -> None:
         if state(run, record) == "old":
             return
         raise Refused(f"{place}: the files of before are gone") from None
-    brought = {
-        path for paths in files_of(record["folders"], record["before"]).values() for path in paths
-    }
+    brought = _brought(record)
     half = record.get("after") is None  # then the lists may not be whole
     numbers = {path: number for number, path in enumerate((*kept["own"], *kept["others"]))}
     wanted = {path for path in kept["others"] if half or path in brought} | set(kept["own"])
@@ -326,8 +329,31 @@ def take_back(run: Run, record: Record) -> None:
         raise Refused(f"{place}: the versions of before did not come back")
 
 
+def _brought(record: Record) -> set[str]:
+    """The files of what is installed now, written down before the first of them goes.
+
+    The list goes with them, so an undo that goes on after a kill would no longer know the rest.
+    """
+    path = os.path.join(record["kept"], BROUGHT)
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        return set(json.load(file))
+    lists = files_of(record["folders"], record["before"]).values()
+    found = {path for paths in lists for path in paths}
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(sorted(found), file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(path + ".new", path)
+    sync_folder(record["kept"])
+    return found
+
+
 def forget(record: Record) -> None:
-    """The second names go when the old files stand in their place again."""
+    """The second names go when the old files stand in their place again; the lists of them first, so
+    that a half of them is never taken for the whole."""
+    for name in (BROUGHT, "paths.json"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(record["kept"], name))
     shutil.rmtree(record["kept"], ignore_errors=True)
     parent = os.path.dirname(record["kept"])
     if os.path.isdir(parent) and not os.listdir(parent):

@@ -115,8 +115,8 @@ def take_back(
             journal.write({"event": "undone", "n": step["n"]})
             continue
         kind.take_back(run, step)
+        kind.forget(step)  # before it is told: nobody would come back for what was kept
         journal.write({"event": "undone", "n": step["n"]})
-        kind.forget(step)
         said.append(f"{step['text']}: as before")
     return said
 

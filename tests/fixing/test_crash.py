@@ -16,6 +16,7 @@ from typing import Any
 
 import fix_driver
 import pytest
+import wheels
 
 from infer_doctor.fixing.journal import runs
 from infer_doctor.fixing.tell import stopped
@@ -146,4 +147,112 @@ def undo_killed(folder: Path, call: str, number: int, old: Any, new: Any) -> Non
     check(work, old, new)
     assert driven("undo", folder) == 0
     assert content(work) == old, (call, number)
+    shutil.rmtree(folder)
+
+
+HUB = """\
+import os
+def hf_hub_download(repository, name, *, revision, local_dir, force_download):
+    with open(os.path.join(local_dir, name), "w") as file:
+        file.write("whole")
+"""
+TORCH = """\
+class Tensor:
+    def clone(self): return self
+    contiguous = clone
+    def numel(self): return 1
+    element_size = numel
+def load(path, **options): return {"weight": Tensor()}
+"""
+SAVE = """\
+def save_file(weights, path, metadata):
+    with open(path, "w") as file:
+        file.write("converted")
+"""
+"""The libraries that an engine has, played: it is the doctor that is killed, at its own calls."""
+
+STRIDE = 8
+"""Each point takes an environment, pip and seconds; neighbours are mostly the same call again."""
+
+OFFERED = [("numpy", "2.2.0", {"numpy/__init__.py": "new = 1\n", "numpy/added.py": "1\n"})]
+INSTALLED = [
+    ("numpy", "2.4.0", {"numpy/__init__.py": "old = 1\n"}),
+    ("pynvml", "11.5.0", {"pynvml/__init__.py": "old = 1\n"}),
+    ("huggingface-hub", "1.0", {"huggingface_hub/__init__.py": HUB}),
+    ("torch", "2.11.0", {"torch/__init__.py": TORCH}),
+    ("safetensors", "0.6", {"safetensors/__init__.py": "", "safetensors/torch.py": SAVE}),
+]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with wheels, and an environment of which each run gets a copy."""
+    folder = tmp_path_factory.mktemp("kinds")
+    environment = wheels.environment(folder / "first")
+    old = [wheels.wheel(folder / "old", *row) for row in INSTALLED]
+    wheels.install(environment, *old)
+    for row in OFFERED:
+        wheels.wheel(folder / "house", *row)
+    return folder
+
+
+def furnished(folder: Path, house: Path) -> None:
+    """A model with a broken file and pickled weights, a folder that is to go, an environment."""
+    work = folder / "work"
+    (work / "stale.dist-info").mkdir(parents=True)
+    (work / "stale.dist-info" / "RECORD").write_text("x\n")
+    (work / "broken.safetensors").write_text("broken")
+    (work / "pytorch_model.bin").write_text("pickled")
+    shutil.copytree(house / "first", folder / "environment", symlinks=True)
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Of model and environment; what Python compiled says nothing."""
+    rows = {**content(folder / "work"), **content(folder / "environment")}
+    return {name: row for name, row in rows.items() if "__pycache__" not in name}
+
+
+def test_old_or_new_of_what_is_large(house: Path) -> None:
+    """Packages, fetched and converted model files, a folder: at each of our own calls."""
+    whole = house / "whole"
+    furnished(whole, house)
+    old = everything(whole)
+    applying = points("apply", whole, house / "trace")
+    new = everything(whole)
+    assert new["broken.safetensors"][0] == b"whole"
+    assert new["model.safetensors"][0] == b"converted"
+    assert {name for name in new if name.endswith("added.py")}
+    assert not {name for name in new if "pynvml" in name and ".infer-doctor" not in name}
+    undoing = points("undo", whole, house / "trace")
+    assert everything(whole) == old
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        tasks = [
+            pool.submit(large_killed, house / f"{verb}-{call}-{number}", house, verb, call, number,
+                        old, new)
+            for verb, points in (("apply", applying), ("undo", undoing))
+            for call, number in points[::STRIDE]
+        ]  # fmt: skip
+        for task in tasks:
+            task.result()
+    made = len(applying[::STRIDE]) + len(undoing[::STRIDE])
+    print(f"large steps: killed at {made} of {len(applying) + len(undoing)} calls")
+
+
+def large_killed(
+    folder: Path, house: Path, verb: str, call: str, number: int, old: Any, new: Any
+) -> None:
+    """Each file of the model is the old or the new one; undo brings all of it back."""
+    furnished(folder, house)
+    if verb == "undo":
+        assert driven("apply", folder) == 0
+    killed(verb, folder, call, number)
+    found = content(folder / "work")
+    for name in ("broken.safetensors", "config.json", "pytorch_model.bin", "model.safetensors"):
+        assert found.get(name) in (old.get(name), new.get(name)), (verb, call, number, name)
+    for run in runs(str(folder / "state")):
+        assert run.ended or "stopped before its end" in next(stopped(run))
+    for run in reversed(runs(str(folder / "state"))):
+        if run.left or not run.ended:
+            undo(str(folder / "state"), run.id)
+    assert everything(folder) == old, (verb, call, number)
     shutil.rmtree(folder)

@@ -1,6 +1,8 @@
 """Applies or takes back fixes of plain files, for tests that kill it: `fix_driver.py apply|undo FOLDER`.
 
-FOLDER/work holds the files, FOLDER/state the journals. Small, so that it starts fast under strace.
+FOLDER/work holds the files, FOLDER/state the journals. With FOLDER/environment, a virtual environment,
+it changes packages, fetches and converts model files and removes a folder instead. Small, so that it
+starts fast under strace.
 """
 
 from __future__ import annotations
@@ -13,7 +15,17 @@ from infer_doctor.fixing.drafts import Drafts
 from infer_doctor.fixing.journal import lock, runs
 from infer_doctor.fixing.plan import Group
 from infer_doctor.fixing.undo import undo
-from infer_doctor.model import AnyAction, Edit, Finding, Fix, RemoveFiles, WriteFile
+from infer_doctor.model import (
+    AnyAction,
+    ConvertWeights,
+    Edit,
+    Fetch,
+    Finding,
+    Fix,
+    Packages,
+    RemoveFiles,
+    WriteFile,
+)
 
 FILES = 6
 """Files that are edited; a new one in a new folder, and one that goes, come on top."""
@@ -58,12 +70,46 @@ def groups(work: Path) -> list[Group]:
     ]
 
 
+def large(folder: Path) -> list[Group]:
+    """A fix of each kind that keeps what it replaces beside it."""
+    python, model = str(folder / "environment" / "bin" / "python"), str(folder / "work")
+    return [
+        group(
+            "packages",
+            Packages(
+                text="p",
+                python=python,
+                remove=("pynvml",),
+                install=("numpy==2.2.0",),
+                options=("--no-index", "--find-links", str(folder.parent / "house")),
+            ),
+        ),
+        group(
+            "fetch",
+            Fetch(
+                text="f",
+                python=python,
+                repository="org/model",
+                revision=None,
+                folder=model,
+                files=("broken.safetensors", "config.json"),
+            ),
+        ),
+        group(
+            "convert",
+            ConvertWeights(text="c", python=python, folder=model, files=("pytorch_model.bin",)),
+        ),
+        group("folder", RemoveFiles(text="r", files=(str(folder / "work" / "stale.dist-info"),))),
+    ]
+
+
 def main(verb: str, folder: Path) -> None:
     state = str(folder / "state")
     with lock(state):
         if verb == "apply":
             applying = Applying(state, "2026-01-01T00:00:00Z", [], Drafts())
-            for wanted in groups(folder / "work"):
+            whole = (folder / "environment").exists()
+            for wanted in large(folder) if whole else groups(folder / "work"):
                 outcome = applying.do(wanted)
                 print(outcome.result, outcome.why or "")
             applying.end()
