@@ -25,7 +25,8 @@ MARGIN = 1.5
 
 
 OWN_SHARE = 0.3
-"""Of the client's limit, by which the doctor itself was late: the engine takes its CPU."""
+"""Of the client's limit, by which the doctor itself was late: the engine takes its CPU. Of the mean
+first token: what passes outside the engine is worth a word (ours)."""
 
 
 def _seconds(value: float | None) -> str:
@@ -41,6 +42,9 @@ def _why(ramp: Ramp, step: Step) -> str:
         most = ramp.max_num_seqs or int(step.running_most or 0)
         mean = step.ttft_mean or step.ttft_median
         runs = f"; at most {most} run at once" if 0 < most < step.concurrency else ""
+        outside = (mean or 0.0) - (step.server_first or mean or 0.0)
+        if mean is not None and outside > OWN_SHARE * mean:
+            runs += f"; {_seconds(outside)} pass outside the engine: its front end or the client is short of CPU"
         return (
             f"they wait in the engine's queue, {_seconds(step.queue_mean)} of the "
             f"{_seconds(mean)} to the first token on average{runs}"

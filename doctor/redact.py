@@ -41,7 +41,7 @@ request may have its own, only as whole words: a search for each of 30,000 would
 MANY, TOGETHER = 1000, 16
 """From so many captures on, those of a cluster, so many are looked at together: few hold anything."""
 
-WIDE = 8
+WIDE = 64
 """Parts of a list or object from which on it is first looked at as a whole: see `touches`."""
 
 WORD = re.compile(r"[A-Za-z0-9_~.+/-]{8,}")
@@ -92,6 +92,12 @@ POD_VARIABLES = ("HOSTNAME", "POD_NAME", "NODE_NAME", "SLURMD_NODENAME")
 NODE_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_TOPOLOGY_ADDR")
 USER_VARIABLES = ("USER", "LOGNAME", "SLURM_JOB_USER")
 
+SHORT = 200
+"""Characters of a text that may come again."""
+
+KEPT = 100_000
+"""Such texts that are remembered: some 10 MB."""
+
 
 class Redactor:
     """The masks of one run; those made with a `key` are equal in every run with that key."""
@@ -107,6 +113,8 @@ class Redactor:
         self._host_names: set[str] = set()
         self._home: re.Pattern[str] | None = None
         self._user: re.Pattern[str] | None = None
+        self._formless: set[str] = set()
+        """Texts that hold no known form: names of fields, most values, again in each machine's."""
         kept = list(captures)
         for capture in kept:
             self._learn(capture)
@@ -128,9 +136,8 @@ class Redactor:
         if len(parts) == 1:
             self.value(parts[0])
             return
-        middle = len(parts) // 2
-        self._number(parts[:middle])
-        self._number(parts[middle:])
+        for part in parts:
+            self._number([part])
 
     @property
     def redactions(self) -> tuple[Redaction, ...]:
@@ -151,7 +158,11 @@ class Redactor:
             text = self._home.sub(self._home_mask, text)
         if self._user is not None:
             text = self._user.sub(partial(_replace, mask, "user"), text)
-        text = secret_forms.mask(text, self._form if mask == self._mask else mask)
+        if text not in self._formless:
+            before = text
+            text = secret_forms.mask(text, self._form if mask == self._mask else mask)
+            if text == before and len(text) <= SHORT and len(self._formless) < KEPT:
+                self._formless.add(text)
         if self._host is not None:
             text = self._host.sub(partial(_replace, mask, "host"), text)
         if self._subnets:

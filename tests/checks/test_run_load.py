@@ -76,6 +76,11 @@ def test_the_other_causes() -> None:
         "/health took 2.0 s"
         in late(cause="blocked-loop", broken=replace(LATE, loop_lag=2.0)).message
     )
+    outside = late(broken=replace(LATE, queue_mean=0.25, server_first=0.5, ttft_mean=2.1))
+    assert "250 ms of the 2.1 s" in outside.message
+    assert outside.message.endswith(
+        "1.6 s pass outside the engine: its front end or the client is short of CPU"
+    )
     unknown = late(cause="slow", broken=replace(LATE, running_most=None))
     assert unknown.confidence == "likely" and "shows no metrics" in unknown.message
     few = late(cause="slow", broken=replace(LATE, queue_mean=0.02, own_lag=0.1, preemptions=0.0))
