@@ -91,6 +91,7 @@ class Applying:
         self._count = 0
         self._steps: dict[int, list[int]] = {}
         self._groups: list[Group] = []
+        self._went: dict[int, str] = {}
 
     def look(self, group: Group) -> list[str]:
         """What would be done, after a look at everything that may be in the way; or Refused."""
@@ -178,6 +179,8 @@ class Applying:
         `moved` is how a launch is called now; None is for one that is no longer there.
         """
         group = outcome.group
+        if (why := self._went.get(id(group))) is not None:  # the second look came before that
+            return self._told(outcome, "taken back", why)
         rows = {(row.check, row.subject): row for row in results}
         left: list[Finding] = []
         idle: list[str] = []
@@ -215,6 +218,7 @@ class Applying:
             again = self.do(group)
             if again.result != "applied":
                 why += f"; with it went {group.fix.title}: {again.why}"
+                self._went[id(group)] = f"with {outcome.group.fix.title}: {again.why}"
         return self._told(outcome, "taken back", why)
 
     def _above(self, numbers: Collection[int]) -> list[Group]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -409,6 +410,20 @@ def test_what_is_taken_back_goes_from_under_a_later_one(bench: Bench) -> None:
     bench.applying.end()
     assert bench.file.read_text() == "# mine\nexport A=1\nvllm serve m --port 8000\n"
     undo(bench.state, "0001")
+    assert bench.file.read_text() == TEXT
+
+
+def test_what_cannot_stand_without_the_one_below_is_not_called_cured(bench: Bench) -> None:
+    """The second changed what the first had brought."""
+    first = bench.do(_variable(bench.file), name="one")
+    change = replace(_variable(bench.file), value="2", old="1", line=2, anchor=None)
+    second = bench.do(change, name="two")
+    assert second.result == "applied"
+    assert bench.applying.judge(first, [_row(first, left=True)]).result == "taken back"
+    judged = bench.applying.judge(second, [_row(second, left=False)])
+    assert judged.result == "taken back"
+    assert judged.why
+    assert judged.why.startswith("with one: ")
     assert bench.file.read_text() == TEXT
 
 
