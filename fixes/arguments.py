@@ -75,7 +75,7 @@ def continue_line(problem: OptionProblem) -> Fix:
 def before_image(problem: OptionProblem) -> Fix:
     """An option of docker belongs to docker."""
     place = problem.place
-    at = f"{place.file}:{place.line}" if place.line else place.file
+    at = place.text
     return Fix(
         id=f"move-{_slug(problem)}",
         title=f"Write {problem.flag} and its value before the image",
