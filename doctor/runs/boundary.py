@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 from infer_doctor.catalog import vllm
 from infer_doctor.facts.run import Boundary, Start, Starts
@@ -95,6 +95,12 @@ FREE = re.compile(r"\(([\d.]+)/([\d.]+) GiB\)")
 LOG_CHARACTERS = 4 << 20
 """Of the log of a start that failed: real ones have some hundred lines."""
 
+Came = tuple[bool, float | None]
+"""Whether the value tried last came up, and what its own log says would do."""
+
+Steps = Generator[tuple[Change, float, str], Came, None]
+"""Values to try one after the other; each result decides the next."""
+
 
 @frozen
 class Scale:
@@ -178,7 +184,9 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
         rows = _bisect(scale, value, told, planned, asked.most)
     works: float | None = None
     fails: float | None = value
-    for change, tried, why in rows:
+    row = next(rows, None)
+    while row is not None:
+        change, tried, why = row
         one = asked.start(change, why)
         seen.append(one)
         if not one.start.ready and not _of_memory(one.start):
@@ -186,7 +194,6 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
                 return seen, None
             break
         more = _raised(_log_of(one), tried, asked.total) if up and not one.start.ready else None
-        rows.send_result(one.start.ready, more)
         if one.start.ready:
             works = tried
             if option == RANKS:
@@ -195,6 +202,7 @@ def search(asked: Asked) -> tuple[list[Seen], Boundary | None]:
             break  # the share is too large for what lies beside it: no larger one will do
         else:
             fails = tried
+        row = _after(rows, (one.start.ready, more))
     within = None
     if works is not None and fails is not None and option != RANKS:
         within = abs(fails - works) / max(fails, works)
@@ -266,27 +274,11 @@ def _of_memory(start: Start) -> bool:
     return start.category in MEMORY or start.ended == "memory" or killed
 
 
-class _Steps:
-    """Values to try one after the other; each result decides the next."""
-
-    def __init__(
-        self,
-        make: Iterator[tuple[Change, float, str]],
-        answers: list[bool],
-        told: list[float | None] | None = None,
-    ) -> None:
-        self._make = make
-        self._answers = answers
-        self._told = told
-
-    def __iter__(self) -> Iterator[tuple[Change, float, str]]:
-        return self._make
-
-    def send_result(self, ready: bool, told: float | None = None) -> None:
-        """What came of the value that was tried last, and what its own log says would do."""
-        self._answers.append(ready)
-        if self._told is not None:
-            self._told.append(told)
+def _after(rows: Steps, came: Came) -> tuple[Change, float, str] | None:
+    try:
+        return rows.send(came)
+    except StopIteration:
+        return None
 
 
 def _change(scale: Scale, value: float) -> Change:
@@ -294,85 +286,69 @@ def _change(scale: Scale, value: float) -> Change:
     return Change(label=f"--{scale.option} {text}", options=((scale.option, text),))
 
 
-def _ranks(scale: Scale, now: int) -> _Steps:
-    def make() -> Iterator[tuple[Change, float, str]]:
-        value = now * 2
-        while value <= scale.most:
-            yield _change(scale, value), value, f"weights of {value} GPUs: 1/{value} on each"
-            value *= 2
-
-    return _Steps(make(), [])
+def _ranks(scale: Scale, now: int) -> Steps:
+    value = now * 2
+    while value <= scale.most:
+        yield _change(scale, value), value, f"weights of {value} GPUs: 1/{value} on each"
+        value *= 2
 
 
 def _bisect(
     scale: Scale, failed: float | None, told: float | None, planned: float | None, most: int
-) -> _Steps:
+) -> Steps:
     """The engine's own number, else the plan's, else halves; then what brackets it; then the mean."""
-    answers: list[bool] = []
-
-    def make() -> Iterator[tuple[Change, float, str]]:
-        low: float | None = None
-        high = failed if failed is not None else scale.most
-        guess, why = told, "what the engine says will fit"
-        if guess is None or not scale.least <= guess < high:
-            guess, why = planned, "what the memory plan says will fit"
-        if guess is not None and guess >= high:
-            guess, why = high / SPREAD, "the plan says that what failed fits: a little less"
-        near = BEYOND if guess is told else SPREAD
-        if guess is None or not scale.least <= guess < high:
-            guess, why, near = high / 2, "half of what failed", 1.0
-            if scale.option == UTILISATION:  # what lies beside the budget is some percent of a GPU
-                guess, why = high * 0.95, "5 % less than what failed"
-        value = scale.down(guess)
-        for _ in range(most - 1):
-            if value <= (low or 0) or value >= high:
-                return
-            yield _change(scale, value), value, why
-            if answers[-1]:
-                low = value
-            else:
-                high = value
-            if low is not None and (high - low) / high <= WITHIN:
-                return
-            if low is None:
-                share = 1 / near if near > 1.0 and len(answers) == 1 else GALLOP
-                value, why = scale.down(high * share), "below what failed"
-            elif near > 1.0 and len(answers) == 1 and low * near < high:
-                value, why = scale.down(low * near), "just beyond what worked: the boundary is near"
-            else:
-                value, why = scale.down(math.sqrt(low * high)), "between worked and failed"
-
-    return _Steps(make(), answers)
+    low: float | None = None
+    high = failed if failed is not None else scale.most
+    guess, why = told, "what the engine says will fit"
+    if guess is None or not scale.least <= guess < high:
+        guess, why = planned, "what the memory plan says will fit"
+    if guess is not None and guess >= high:
+        guess, why = high / SPREAD, "the plan says that what failed fits: a little less"
+    near = BEYOND if guess is told else SPREAD
+    if guess is None or not scale.least <= guess < high:
+        guess, why, near = high / 2, "half of what failed", 1.0
+        if scale.option == UTILISATION:  # what lies beside the budget is some percent of a GPU
+            guess, why = high * 0.95, "5 % less than what failed"
+    value = scale.down(guess)
+    for _ in range(most - 1):
+        if value <= (low or 0) or value >= high:
+            return
+        ready, _told = yield _change(scale, value), value, why
+        if ready:
+            low = value
+        else:
+            high = value
+        if low is not None and (high - low) / high <= WITHIN:
+            return
+        if low is None:
+            share = 1 / near if near > 1.0 else GALLOP
+            value, why = scale.down(high * share), "below what failed"
+        elif near > 1.0 and low * near < high:
+            value, why = scale.down(low * near), "just beyond what worked: the boundary is near"
+        else:
+            value, why = scale.down(math.sqrt(low * high)), "between worked and failed"
+        near = 1.0  # only the first step is one beside a guess
 
 
-def _raise(scale: Scale, failed: float | None, told: float | None, most: int) -> _Steps:
+def _raise(scale: Scale, failed: float | None, told: float | None, most: int) -> Steps:
     """What the last failed start says is missing, then what brackets it: the smallest share that does."""
-    answers: list[bool] = []
-    says = [told]
-
-    def make() -> Iterator[tuple[Change, float, str]]:
-        low = failed if failed is not None else scale.least
-        high: float | None = None
-        while len(answers) < most - 1:
-            if high is None:
-                value, why = (
-                    scale.up(max(says[-1] or low * SPREAD, low + scale.step)),
-                    "above what failed",
-                )
-                why = "what the engine says is missing" if says[-1] else why
-            else:
-                value, why = scale.down(high / BEYOND), "just below what worked"
-            if value <= low or value >= (high or 1.0):
-                return
-            yield _change(scale, value), value, why
-            if answers[-1]:
-                high = value
-            else:
-                low = value
-            if high is not None and high - low <= max(scale.step * 1.01, WITHIN * high):
-                return
-
-    return _Steps(make(), answers, says)
+    low = failed if failed is not None else scale.least
+    high: float | None = None
+    for _ in range(most - 1):
+        if high is None:
+            value = scale.up(max(told or low * SPREAD, low + scale.step))
+            why = "what the engine says is missing" if told else "above what failed"
+        else:
+            value, why = scale.down(high / BEYOND), "just below what worked"
+        if value <= low or value >= (high or 1.0):
+            return
+        ready, told = yield _change(scale, value), value, why
+        if ready:
+            high = value
+        else:
+            low = value
+        if high is not None and high - low <= max(scale.step * 1.01, WITHIN * high):
+            return
 
 
 def _number(text: str) -> float | None:
