@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from infer_doctor.launch.document import Node
@@ -23,7 +24,8 @@ def seconds(text: str, unit: float = 1.0) -> float | None:
     parts = DURATION.findall(text)
     if not parts or "".join(number + name for number, name in parts) != text:
         return None
-    return sum(float(number) * (UNITS[name] if name else unit) for number, name in parts)
+    value = sum(float(number) * (UNITS[name] if name else unit) for number, name in parts)
+    return value if math.isfinite(value) else None
 
 
 def matches(pattern: str, path: str, *, whole: bool = False, ignore_case: bool = False) -> bool:

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from infer_doctor.catalog.gateways import API_PATH
 from infer_doctor.facts.server_limits import Buffering, Limit
 from infer_doctor.model import Evidence
+from infer_doctor.server import durations
 
 SECTION = re.compile(r"^(defaults|frontend|backend|listen)\b", re.M)
-TIME = re.compile(r"(\d+)(us|ms|s|m|h|d)?")
-UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1e-3}
-"""Without a unit they are milliseconds (section 2.5)."""
+BARE_S = 0.001
+"""Times without a unit are milliseconds (section 2.5)."""
 
 KINDS = ("global", "defaults", "frontend", "backend", "listen")
 NO_DELAY = ("option", "http-no-delay")
@@ -245,5 +245,4 @@ def _holds(words: list[str], path: str) -> bool | None:
 
 def duration(text: str) -> float | None:
     """Seconds of 30s, 5m or 5000; None for anything else."""
-    match = TIME.fullmatch(text)
-    return int(match[1]) * UNITS[match[2]] if match else None
+    return durations.seconds(text, BARE_S)

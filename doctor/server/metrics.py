@@ -24,6 +24,8 @@ from infer_doctor.facts.server import EngineState, Pace, ServerMetrics
 from infer_doctor.server.exposition import NIM_PREFIX, samples
 
 MOST_ENGINES = 1024
+MOST_VALUE = 1e300
+"""No number of an engine is larger; NaN is none either."""
 PREFIXES = tuple(prefix for prefix, _ in KINDS)
 STARTED = re.compile(r"^process_start_time_seconds(?:\{[^}\n]*\})?[ \t]+(\S+)", re.M)
 """Of the client libraries of Prometheus; it is not there with several API servers (multiprocess mode)."""
@@ -228,7 +230,9 @@ def _iterations(text: str) -> Scrape | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < MOST_VALUE else None
 
 
 def other_process(first: Scrape, second: Scrape) -> bool:

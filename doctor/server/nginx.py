@@ -6,6 +6,7 @@ absolute path, as nginx does with its prefix.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -272,7 +273,8 @@ def duration(words: tuple[str, ...]) -> float | None:
         return None
     if any(unit not in UNITS for _, unit in parts):
         return None
-    return float(sum(int(number) * UNITS[unit] for number, unit in parts))
+    value = sum(float(number) * UNITS[unit] for number, unit in parts)
+    return value if math.isfinite(value) else None
 
 
 def _evidence(location: Block, name: str, default: str) -> Evidence:

@@ -94,7 +94,14 @@ backend two
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("5000", 5), ("10us", pytest.approx(1e-5)), ("1h", 3600), ("1d", 86400), ("x", None)],
+    [
+        ("5000", 5),
+        ("10us", pytest.approx(1e-5)),
+        ("1h", 3600),
+        ("1d", 86400),
+        ("x", None),
+        ("9" * 400, None),
+    ],
 )
 def test_haproxy_times(text: str, value: float | None) -> None:
     assert haproxy.duration(text) == value

@@ -197,3 +197,10 @@ def test_saved_files(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert report["primary"]["check"] == "server-kv-full"
     assert report["target"]["engine"]["name"] == "vllm"
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "NaN", "-Infinity"])
+def test_a_number_that_is_none_is_not_known(number: str) -> None:
+    found = read(f'[{{"iter": {number}, "numActiveRequests": 3}}]')
+    assert found is not None
+    assert (found.engines["0"].iterations, found.engines["0"].running) == (None, 3)

@@ -100,6 +100,7 @@ def test_nginx_locations(location: str, taken: bool) -> None:
         ("500ms", 0.5),
         ("$x", None),
         ("", None),
+        ("9" * 5000, None),
     ],
 )
 def test_nginx_times(text: str, seconds: float | None) -> None:
