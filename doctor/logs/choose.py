@@ -95,11 +95,13 @@ def causes(start: Start, alive: int) -> list[Cause]:
         kept.setdefault(hit.signature.id, []).append(hit)
     ranked = []
     for hits in kept.values():
-        best = max(hits, key=_loudness)
-        found = answer(best, start)
-        if found.drop or unproven(start, best):
+        told = [(hit, found) for hit in hits if not (found := answer(hit, start)).drop]
+        if not told:
             continue
-        ranked.append((_weight(best), -best.place.line, best, found, len(hits)))
+        best, found = max(told, key=lambda row: _loudness(row[0]))
+        if unproven(start, best):
+            continue
+        ranked.append((_weight(best), -best.place.line, best, found, len(told)))
     ranked.sort(key=lambda row: (row[0], row[1]), reverse=True)
     known = [
         explain(hit, found, start, weight=weight, count=count, alive=alive)

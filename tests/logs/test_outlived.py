@@ -45,6 +45,10 @@ def test_what_a_process_outlived_is_no_cause() -> None:
 def test_another_programs_end_is_not_the_engines() -> None:
     killed = "kernel: Out of memory: Killed process 4711 ({}) total-vm:1kB, anon-rss:1kB"
     assert log_of([killed.format("postgres")]).cause is None
+    both = log_of([killed.format("postgres"), killed.format("python3")]).cause
+    assert both is not None
+    assert both.count == 1
+    assert "python3" in both.message
     engine = log_of([killed.format("VLLM::EngineCor")]).cause
     assert engine is not None
     assert "VLLM::EngineCor (PID 4711)" in engine.message
