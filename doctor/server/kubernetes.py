@@ -20,6 +20,9 @@ KINDS = (
     "BackendConfig",
     "GCPBackendPolicy",
 )
+Taken = tuple[int, bool]
+"""How specific a match of the path is, and whether nothing else decides."""
+
 ROUTED = ("Ingress", "Route")
 """Kinds for which what is not written has a default."""
 
@@ -54,7 +57,7 @@ def limits(node: Node, file: str, path: str) -> tuple[list[Limit], list[Bufferin
     elif kind == "HTTPRoute":
         found += _route(node, file, path)
     elif kind == "HTTPProxy":
-        found += _contour(node, file)
+        found += _contour(node, file, path)
     elif kind in ("BackendConfig", "GCPBackendPolicy"):
         found += _cloud(node, kind, file)
     return found, list(_buffers(node, kind, file))
@@ -171,19 +174,27 @@ def _uri(match: Node, path: str) -> bool | None:
 
 def _route(node: Node, file: str, path: str) -> Iterator[Limit]:
     """Gateway API: the most specific path wins, however the rules stand."""
-    best: list[tuple[int, Node]] = []
-    for rule in _items(node.get("spec", "rules")):
-        tests = [_length(row, path) for row in _items(rule.get("matches"))] or [1]
-        found = [length for length in tests if length is not None]
-        if found:
-            best.append((max(found), rule))
-    longest = max((length for length, _ in best), default=0)
-    for length, rule in best:
-        if length != longest:
-            continue
+    rules = _items(node.get("spec", "rules"))
+    for rule in _most_specific([(rule, _matches(rule, path)) for rule in rules]):
         for name in ("request", "backendRequest"):
             if (value := rule.get("timeouts", name)) is not None:
                 yield from _limit(f"timeouts.{name} of HTTPRoute", value, "whole answer", file)
+
+
+def _most_specific(rules: list[tuple[Node, list[Taken]]]) -> list[Node]:
+    """The rules of the longest path that surely holds, and those as long that may hold."""
+    longest = max((length for _, rows in rules for length, sure in rows if sure), default=0)
+    return [rule for rule, rows in rules if any(length >= longest for length, _ in rows)]
+
+
+def _matches(rule: Node, path: str) -> list[Taken]:
+    """Of a rule of the Gateway API; all tokens are asked for with POST."""
+    found = []
+    for row in _items(rule.get("matches")):
+        length = _length(row, path)
+        if length is not None and text_of(row.get("method")) in ("", "POST"):
+            found.append((length, row.get("headers") is None and row.get("queryParams") is None))
+    return found if _items(rule.get("matches")) else [(1, True)]
 
 
 def _length(match: Node, path: str) -> int | None:
@@ -198,12 +209,28 @@ def _length(match: Node, path: str) -> int | None:
     return len(value) if inside else None
 
 
-def _contour(node: Node, file: str) -> Iterator[Limit]:
-    for route in _items(node.get("spec", "routes")):
+def _contour(node: Node, file: str, path: str) -> Iterator[Limit]:
+    """The longest prefix wins; what another object includes has that one's conditions too."""
+    routes = _items(node.get("spec", "routes"))
+    if node.get("spec", "virtualhost") is not None:
+        routes = _most_specific([(route, _conditions(route, path)) for route in routes])
+    for route in routes:
         if (whole := route.get("timeoutPolicy", "response")) is not None:
             yield from _limit("timeoutPolicy.response of HTTPProxy", whole, "whole answer", file)
         if (idle := route.get("timeoutPolicy", "idle")) is not None:
             yield from _limit("timeoutPolicy.idle of HTTPProxy", idle, "next byte", file)
+
+
+def _conditions(route: Node, path: str) -> list[Taken]:
+    """Of a route of Contour, which all have to hold; nothing when one of the path does not."""
+    length, sure = 1, True
+    for row in _items(route.get("conditions")):
+        prefix, exact = text_of(row.get("prefix")), text_of(row.get("exact"))
+        if not path.startswith(prefix) or (exact and exact != path):
+            return []
+        length = max(length, len(prefix or exact))
+        sure = sure and bool(prefix or exact)
+    return [(length, sure)]
 
 
 def _cloud(node: Node, kind: str, file: str) -> Iterable[Limit]:

@@ -243,6 +243,21 @@ OBJECTS = {
         "{response: infinity, idle: 30s}}]}\n",
         [("next byte", 30, False)],
     ),
+    "gateway api of another method, and of some headers": (
+        "kind: HTTPRoute\nmetadata: {name: x}\nspec:\n  rules:\n"
+        "  - matches: [{path: {value: /v1}, method: GET}]\n    timeouts: {request: 5s}\n"
+        "  - matches: [{path: {value: /v1/chat}, headers: [{name: a, value: b}]}]\n"
+        "    timeouts: {request: 7s}\n"
+        "  - timeouts: {request: 90s}\n",
+        [("whole answer", 7, False), ("whole answer", 90, False)],
+    ),
+    "contour, the longest prefix": (
+        "kind: HTTPProxy\nmetadata: {name: x}\nspec:\n  virtualhost: {fqdn: a.b}\n  routes:\n"
+        "  - timeoutPolicy: {response: 15s}\n"
+        "  - conditions: [{prefix: /static}]\n    timeoutPolicy: {response: 1s}\n"
+        "  - conditions: [{prefix: /v1}]\n    timeoutPolicy: {response: 600s}\n",
+        [("whole answer", 600, False)],
+    ),
     "google": (
         "kind: BackendConfig\nmetadata: {name: x}\nspec: {timeoutSec: 40}\n",
         [("whole answer", 40, False)],
