@@ -90,7 +90,7 @@ def _limits(options: dict[str, Any], model: str, sequences: int | None) -> ramp.
 
 def _timeout(session: Session, options: dict[str, Any], keeper: Keeper) -> Answered:
     written = value_in(session.written, "max-num-seqs")
-    sequences = int(written) if written is not None and written.isdigit() else None
+    sequences = int(written) if written is not None and written.isdecimal() else None
     with running(session.plan, AS_ASKED, "the server for the load") as (seen, server):
         keeper.add(seen.start)
         facts = _of_starts("timeout", [seen])

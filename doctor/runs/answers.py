@@ -169,7 +169,7 @@ class _Asker:
         if answer.status != TOO_MANY and not (answer.status in PASSING and told):
             self._waits = 0
             return False
-        wait = float(told) if told.isdigit() else min(BACK_OFF_S * 2.0**self._waits, LONGEST_S)
+        wait = float(told) if told.isdecimal() else min(BACK_OFF_S * 2.0**self._waits, LONGEST_S)
         now = time.monotonic()
         until = now + max(wait, BACK_OFF_S)
         more = until - max(now, self._free)

@@ -353,7 +353,7 @@ def _raise(scale: Scale, failed: float | None, told: float | None, most: int) ->
 
 def _number(text: str) -> float | None:
     """4096, 0.9, 32k (10^3), 32K (2^10): vLLM's human_readable_int."""
-    found = re.fullmatch(r"([\d.]+)([kKmMgG]?)", text.strip().replace(",", ""))
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([kKmMgG]?)", text.strip().replace(",", ""))
     if found is None:
         return None
     factor = {"": 1, "k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}

@@ -98,7 +98,7 @@ async def _models(route: Route, key: Key | None) -> tuple[str | None, str]:
         return None, f"HTTP {answer.status} {answer.headers} {_said(answer)}"
     try:
         return str(json.loads(answer.body)["data"][0]["id"]), ""
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None, ""
 
 
