@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-RELEASE = re.compile(r"v?(\d+(?:\.\d+)*)", re.ASCII)
+RELEASE = re.compile(r"v?(\d{1,18}(?:\.\d{1,18})*)(?!\d)", re.ASCII)
+"""No release has more digits, and int() refuses thousands of them."""
 
 
 def release(version: str | None, parts: int | None = None) -> tuple[int, ...]:

@@ -95,6 +95,13 @@ def read(text: str, file: str) -> PythonFile:
     except BadSource as error:
         where = file if error.line is None else f"{file}:{error.line}"
         raise Broken(f"{where}: {error}") from None
+    try:
+        return _read(source, file)
+    except RecursionError:  # x = y and y = x, or a list that holds itself
+        raise Broken(f"{file}: is defined by itself, or nested too deeply to be read") from None
+
+
+def _read(source: Source, file: str) -> PythonFile:
     environment = tuple(_environment(source))
     launches: list[Launch] = []
     for node in source.nodes:

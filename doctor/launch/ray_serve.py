@@ -81,7 +81,12 @@ def _launch(config: Node, file: str) -> Launch:
         place=config.place(),
         keywords=tuple(keywords_of(*held)),
         environment=tuple(
-            Variable(name=name, value=row.string, place=row.place(key=True))
+            Variable(
+                name=name,
+                value=row.string if row.unknown is None else None,
+                place=row.place(key=True),
+                source=row.unknown,
+            )
             for name, row in (variables.items() if variables else [])
         ),
     )

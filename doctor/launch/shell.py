@@ -32,6 +32,9 @@ TESTS = ("[", "[[", "test", "command", "which", "type", "grep", "!", "((")
 RUN_INPUT = ("sbatch", "bash", "sh", "zsh", "dash", "ksh")
 """Programs that run what they are given as input."""
 
+DEEPEST = 4
+"""Here-documents in here-documents that are read."""
+
 Value = list[Word] | None
 """One word for a plain variable, several for an array, None for one that is not known."""
 
@@ -80,6 +83,7 @@ class _Walk:
         self._gaps: list[str] = []
         self._blocks: list[tuple[dict[str, Value], set[str]]] = []
         self._found: list[Command] = []
+        self._depth = 0
         for row in given:
             if row.name != "*":
                 self._exported[row.name] = row
@@ -120,8 +124,9 @@ class _Walk:
         words = self._found[-1].words if self._found else ()
         runs = bool(words) and posixpath.basename(words[0].text) in RUN_INPUT
         for place, text in lexer.bodies:
-            if runs:
+            if runs and self._depth < DEEPEST:
                 inner = _Walk(place, (), None, self._read)
+                inner._depth = self._depth + 1
                 inner._values, inner._exported = dict(self._values), dict(self._exported)
                 self._found += inner.run(text)
         lexer.bodies.clear()

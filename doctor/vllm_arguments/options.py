@@ -36,7 +36,7 @@ def options_of(launch: Launch, table: Table, basis: str, *, exact: bool) -> Engi
     else:
         parsed = parse(launch.words, launch.config, table, serve=_takes_word(launch, table))
         given, problems, gaps = _of_words(parsed, table, launch.entry)
-        problems = misplaced(launch, problems)
+        problems = misplaced(launch, problems, table)
         model = _model(launch, parsed, given)
     return EngineOptions(
         engine="vllm",

@@ -166,7 +166,7 @@ def catalogue() -> Catalogue:
     return Catalogue(json.loads(text))
 
 
-POST = re.compile(r"\.post(\d+)")
+POST = re.compile(r"\.post(\d{1,18})(?!\d)")
 
 
 def ordered(version: str) -> tuple[int, ...]:
