@@ -72,8 +72,9 @@ def limits_exceeded(repository: TritonRepository) -> Iterator[Finding]:
     ]
     if not readable:
         raise Unavailable("the engine of the repository was not read")
-    for model, engine in readable:
-        yield from _against_build(model, engine)
+    yield from judge.settled(
+        row for model, engine in readable for row in (*_against_build(model, engine), *engine.gaps)
+    )
 
 
 def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,16 @@ def test_an_engine_that_was_not_read_passes_nothing(tmp_path: Path) -> None:
     assert examine(limits_exceeded, found).outcome == "blocked"
     (launch,) = launches_in("mpirun -n 2 tritonserver --model-repository=/r\n", "run.sh")
     assert examine(ranks_wrong, found, launch).outcome == "blocked"
+
+
+def test_a_limit_of_the_engine_that_cannot_be_read_passes_nothing(tmp_path: Path) -> None:
+    path = engine(tmp_path / "e")
+    config = json.loads((path / "config.json").read_text())
+    config["build_config"]["max_batch_size"] = "64"
+    (path / "config.json").write_text(json.dumps(config))
+    row = examine(limits_exceeded, made(tmp_path, path, "right"))
+    assert row.outcome == "blocked"
+    assert row.reason == "config.json cannot be used: max_batch_size is '64'"
 
 
 def test_what_is_known_is_told_beside_what_is_not(tmp_path: Path, built: Path) -> None:
