@@ -129,7 +129,7 @@ def memory_boundary(boundary: Boundary) -> Iterator[Finding]:
     ## Fix safety
     Manual: the launch has to be changed.
     """
-    if boundary.fails is None:
+    if boundary.fails is None and boundary.works is None:
         return
     name = f"--{boundary.option}"
     written = f"{boundary.asked:g}" if boundary.asked is not None else "its default"
@@ -166,7 +166,7 @@ def memory_boundary(boundary: Boundary) -> Iterator[Finding]:
         return
     works, fails = _value(boundary, boundary.works), _value(boundary, boundary.fails)
     message = f"{head}; it starts with {works}"
-    if boundary.within is not None or not boundary.smallest:
+    if boundary.fails is not None and (boundary.within is not None or not boundary.smallest):
         share = f", {boundary.within * 100:.1f} % apart" if boundary.within is not None else ""
         message += f" and not with {fails}{share}"
     yield Finding(

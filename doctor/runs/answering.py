@@ -15,7 +15,7 @@ from infer_doctor.runs.endpoint import NoServer
 from infer_doctor.runs.keep import BadRun, Keeper, Kept
 from infer_doctor.runs.session import Session, facts_of
 from infer_doctor.runs.starting import Seen, ended_under, judged, running
-from infer_doctor.runs.typed import typed
+from infer_doctor.runs.typed import checked, typed
 from infer_doctor.runs.words import AS_ASKED, Change, NoRun, value_in
 
 STARTS = {
@@ -198,16 +198,17 @@ def ramp_bar() -> ramp.Progress | None:
 def _oom(
     start: Starter, words: tuple[str, ...], data: dict[str, Any], options: dict[str, Any]
 ) -> Answered:
+    names = ("plan", "default", "gpus", "total", "own_cache")
+    try:
+        known = checked(boundary.Asked, {name: data[name] for name in names if name in data})
+    except (AttributeError, TypeError) as error:
+        raise BadRun(f"the kept run holds no such facts: {error}") from None
     seen, found = boundary.search(
         boundary.Asked(
             start=start,
             words=words,
             option=options.get("vary"),
-            plan=data.get("plan"),
-            default=data.get("default"),
-            gpus=int(data.get("gpus", 1)),
-            total=data.get("total"),
-            own_cache=bool(data.get("own_cache")),
+            **known,
         )
     )
     facts = _of_starts("oom", seen)

@@ -12,13 +12,18 @@ T = TypeVar("T")
 
 def typed(kind: type[T], values: Mapping[str, Any]) -> T:
     """One of this kind, lists as tuples; raises TypeError."""
+    return kind(**checked(kind, values))
+
+
+def checked(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Some of the values of this kind; raises TypeError."""
     hints = typing.get_type_hints(kind)
     made = {}
     for name, value in values.items():
         if name not in hints:
             raise TypeError(f"{kind.__name__} has no {name}")
         made[name] = _made(hints[name], value, name)
-    return kind(**made)
+    return made
 
 
 def _made(hint: Any, value: Any, name: str) -> Any:

@@ -89,13 +89,18 @@ BOUNDARY = Boundary(
 
 
 def test_the_boundary() -> None:
-    contract(memory_boundary, fires=[BOUNDARY], passes=[replace(BOUNDARY, fails=None)])
+    contract(memory_boundary, fires=[BOUNDARY], passes=[replace(BOUNDARY, works=None, fails=None)])
     (near,) = examine(memory_boundary, BOUNDARY).findings
     assert near.message == (
         "the launch does not start with --max-model-len 1500000; it starts with 1048448 and not with "
         "1064160, 1.5 % apart, in 3 starts (the memory plan said 1040000, the engine said 1048448)"
     )
     assert near.category == "oom_kv_cache"
+    all_work = replace(BOUNDARY, asked=None, fails=None, within=None, plan=None, engine=None)
+    (one,) = examine(memory_boundary, all_work).findings
+    assert one.message == (
+        "the launch does not start with --max-model-len its default; it starts with 1048448, in 3 starts"
+    )
     assert near.fixes[0].title == "Start with --max-model-len 1048448"
     (none,) = examine(memory_boundary, replace(BOUNDARY, works=None, fails=16.0)).findings
     assert "nor with any of 2 other values" in none.message and not none.fixes
