@@ -298,6 +298,9 @@ def allreduce_slow(nodes: Nodes) -> Iterator[Finding]:
     kinds = {kind for name in via if name.startswith("NET") and (kind := kind_of(name))}
     if not via:
         raise Unavailable("NCCL did not say by which transport")
+    other = [name for name in via if name.startswith("NET") and kind_of(name) is None]
+    if other:
+        raise Unavailable(f"NCCL sends by {words(other)}, a plugin whose links are not known")
     kind = "RDMA" if "RDMA" in kinds else min(kinds, default="host")
     if kind == "host":  # the nodes are containers of one machine, or share an NVLink switch
         linked = all(node.fact(GpuNvlinks) for node in found.taking_part)

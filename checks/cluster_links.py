@@ -41,6 +41,8 @@ def _links(nodes: Nodes) -> tuple[Links, str | None]:
     if len({(row.met, row.count) for row in found.values()}) > 1:
         raise Unavailable("not all nodes met the same others: some came too late")
     one = next(iter(found.values()))
+    if unknown is None and len(found) < one.met:
+        unknown = f"{one.met} nodes met, and only {len(found)} of their snapshots are here"
     if one.met < one.count:
         unknown = f"{one.met} of {one.count} nodes met: the others came too late"
     if one.count < 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from infer_doctor.catalog.links import LEAST_SHARE, NVLINK_BYTES
 from infer_doctor.engine import NotApplicable
 from infer_doctor.facts.deep_links import LinkRank, LinkRun
 from infer_doctor.facts.gpu_health import GpuNvlinks
@@ -24,14 +25,6 @@ SHM_RECOMMENDED_GIB = 1
 
 DIRECT = ("P2P", "NVLS", "CUMEM")
 """How the names of NCCL's transports over peer-to-peer access begin (src/transport/p2p.cc)."""
-
-LINK_BYTES = 25e9
-"""Bytes/s that one NVLink of generation 2 to 4 moves in one direction (NVIDIA A100 and H100 Tensor Core GPU
-Architecture, "NVLink": 600 GB/s both ways over 12 links, 900 over 18); later ones move more."""
-
-LEAST_SHARE = 0.25
-"""Of what the links can move: two H200 with 18 links each reached 0.65 over NVLink (295 of 450 GB/s) and 0.06
-with NCCL_P2P_DISABLE=1 (docs/verified-on.md); bridges of PCIe boards run a link at 14 GB/s, 0.56."""
 
 UNFINISHED = "the all-reduce did not come to its end: nccl-allreduce-failed says why"
 
@@ -136,7 +129,7 @@ def not_direct(run: LinkRun, links: GpuNvlinks) -> Iterator[Finding]:
     speed = run.bus_bytes_per_s
     if speed is None:
         raise Unavailable(UNFINISHED)
-    least = LEAST_SHARE * LINK_BYTES * up
+    least = LEAST_SHARE["NVLink"] * NVLINK_BYTES * up
     denied = [
         f"{row.rank} -> {other}"
         for row in run.ranks

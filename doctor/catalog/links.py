@@ -24,7 +24,8 @@ NCCL_SOCKET_NTHREADS, read 2026-12-01)."""
 LEAST_SHARE = {"NVLink": 0.25, "PCIe": 0.1, "RDMA": 0.25, "Ethernet": 0.25}
 """Of one link's rate, although several are used where there are several.
 
-NVLink: two H200 reached 0.65 (docs/verified-on.md); bridges of PCIe boards reach 0.56. PCIe: the same two
+NVLink: two H200 with 18 links each reached 0.65 (295 of 450 GB/s), and 0.06 with NCCL_P2P_DISABLE=1
+(docs/verified-on.md); bridges of PCIe boards run a link at 14 GB/s, 0.56. PCIe: the same two
 reached 0.43 of generation 5 x16 over the host; every sum of ranks that share a switch divides that.
 RDMA and Ethernet: NVIDIA's nccl-tests (doc/PERFORMANCE.md, read 2026-12-01) define the bus bandwidth so
 that it can be compared with the bottleneck's rate; what is lost beside it is some tenths, not three

@@ -178,7 +178,7 @@ def _host_of(node: ReadNode) -> object:
     identity = snapshot.host.captures.get(IDENTITY)
     if snapshot.key is None or snapshot.machine is None or identity is None or not identity.value:
         return None
-    return (snapshot.key, identity.value.get("hostname"))
+    return (snapshot.key, repr(identity.value.get("hostname")))  # of any type in an edited file
 
 
 def _seconds(node: ReadNode) -> float | None:
@@ -215,7 +215,7 @@ def _mark_of(node: ReadNode) -> object:
     if node.silence is not None or identity is None or identity.value is None:
         return id(node)
     if snapshot.key is not None and snapshot.machine is not None:
-        return (snapshot.key, snapshot.machine, identity.value.get("hostname"))
+        return (snapshot.key, snapshot.machine, repr(identity.value.get("hostname")))
     captures = snapshot.host.captures.values()
     return (snapshot.created_at, *[id(capture) for capture in captures])
 

@@ -115,7 +115,8 @@ def sums_of(nodes: Nodes) -> Sums:
         raise Unavailable(
             f"no sum was made (--deep on all nodes at one time does it); {name}: {reason}"
         )
-    if len({(row.counts, row.backend) for row in rows.values()}) > 1:
+    alike = len({(row.counts, row.backend) for row in rows.values()}) == 1
+    if not alike or len({row.own for row in rows.values()}) < len(rows):
         raise Unavailable("the snapshots are not of one meeting")
     backend = next(iter(rows.values())).backend
     heads = [n.name for n in nodes.nodes if backend == "nccl" and _without_gpus(n)]

@@ -393,6 +393,12 @@ class TestLinks:
         rows = nodes(node("a", late), node("b", late))
         assert examine(peer_unreachable, rows).outcome == "blocked"
 
+    def test_a_snapshot_that_is_not_here_blocks(self) -> None:
+        here = nodes(*meeting((0, 3)).nodes[:3])
+        result = examine(peer_unreachable, here)
+        assert result.outcome == "blocked"
+        assert "4 nodes met, and only 3 of their snapshots are here" in str(result.reason)
+
 
 class TestWords:
     def test_the_odd_one_is_named_and_what_the_others_have(self) -> None:

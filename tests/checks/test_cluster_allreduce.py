@@ -204,6 +204,11 @@ class TestFailed:
         result = examine(allreduce_failed, nodes(*summed().nodes, other))
         assert result.outcome == "blocked"
 
+    def test_two_nodes_of_one_number_are_not_judged(self) -> None:
+        other = node("n3", part(2, rank(2, step="all_reduce", seconds=None)))
+        result = examine(allreduce_failed, nodes(*summed().nodes, other))
+        assert result.outcome == "blocked"
+
 
 class TestSpeed:
     @pytest.mark.parametrize(
@@ -220,6 +225,12 @@ class TestSpeed:
                 "passed",
             ),  # 0.89 GB/s; TCP is held to 25 Gbit/s
             ((ethernet(None),), "NET/Socket/0", 2.0, "blocked"),
+            (
+                (GpuNvlinks(links={0: (True,) * 18}, source="NVML"),),
+                "NET/AWS",  # "NET/AWS Libfabric/0/GDRDMA": a plugin, not NVLink
+                0.01,
+                "blocked",
+            ),
             (
                 (GpuNvlinks(links={0: (True,) * 18}, source="NVML"),),
                 "P2P/MNNVL",

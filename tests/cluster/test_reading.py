@@ -242,6 +242,16 @@ class TestCommand:
         assert "node-0001: taken " in said.err
         assert "before the newest snapshot: of an earlier run" in said.err
 
+    def test_a_host_name_that_is_no_text_is_read(self, tmp_path: Path, capsys: Any) -> None:
+        paths = self.nodes(tmp_path)
+        broken = json.loads(Path(paths[0]).read_text())
+        cluster.value(broken, "identity")["hostname"] = ["x"]
+        Path(paths[0]).write_text(json.dumps(broken, indent=1) + "\n")
+        run(["check", "--snapshot", str(tmp_path), "--format", "json"])
+        said = capsys.readouterr()
+        assert "internal fault" not in said.err
+        assert "node-0000" in json.loads(said.out)["facts"]
+
     def test_the_same_snapshot_twice_is_one_machine(self, tmp_path: Path, capsys: Any) -> None:
         paths = self.nodes(tmp_path)
         copy = tmp_path / "copy.json"
