@@ -22,6 +22,7 @@ from infer_doctor.versions import release, series
         ("", None, ()),
         (None, None, ()),
         ("\u0661.2", None, ()),
+        ("v" + "9" * 5000, None, ()),
     ],
 )
 def test_release(text: str | None, parts: int | None, numbers: tuple[int, ...]) -> None:

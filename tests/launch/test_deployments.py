@@ -227,6 +227,12 @@ def test_options_of_docker_behind_the_image(words: str, flags: list[str]) -> Non
     assert not examine(argument_value, *given).findings
 
 
+def test_the_device_of_an_older_vllm_is_not_dockers() -> None:
+    line = "docker run vllm/vllm-openai:v0.8.5 --model m --device cuda"
+    (launch,) = launches_in(f"#!/bin/bash\n{line}\n", "run.sh")
+    assert examine(argument_unknown, *judged(launch)).outcome == "passed"
+
+
 @pytest.mark.parametrize(
     ("line", "machine"),
     [

@@ -244,6 +244,7 @@ def test_environment_of_a_command() -> None:
         ("(" * 5000 + ")" * 5000, "serve.py"),
         ("-" * 200_000 + "1", "serve.py"),
         ("x\n" * SIZE_LIMIT, "serve.py: 2,000,000 characters"),
+        ("import subprocess\na = [*a]\nsubprocess.run(a)", "serve.py: is defined by itself"),
     ],
 )
 def test_what_is_no_python_is_one_line(text: str, message: str) -> None:

@@ -73,6 +73,10 @@ def test_here_documents_and_comments_start_nothing() -> None:
     assert shown(one(text)) == ["m@6"]
 
 
+def test_here_documents_without_end_are_given_up() -> None:
+    assert read("bash <<A\n" * 3000 + "vllm serve m\n", "run.sh") == []
+
+
 def test_set_a_and_a_sourced_file() -> None:
     text = "set -a\n. ./engine.env\nA=1\nset +a\nB=2\nvllm serve m\n"
     launch = one(text, lambda path: "# c\nHF_HOME='/x y'\nPORT=1 # d\n")
