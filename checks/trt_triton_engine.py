@@ -305,7 +305,7 @@ def _started(launch: Launch) -> tuple[int, str] | None:
         name, equals, value = word.partition("=")
         if name in ("--world_size", "--world-size"):
             value = value if equals else (words[index + 1] if index + 1 < len(words) else "")
-            if value.isdigit():
+            if value.isdecimal():
                 return int(value), f"--world_size {value}"
     return 1, f"{launch.entry} alone"
 

@@ -120,7 +120,7 @@ def _ranks_of(words: Sequence[str], options: Sequence[str]) -> tuple[int, str] |
         name, equals, value = text.partition("=")
         if name in options:
             value = value if equals else (words[place + 1] if place + 1 < len(words) else "")
-            return (int(value), f"{name} {value}") if value.isdigit() else None
+            return (int(value), f"{name} {value}") if value.isdecimal() else None
         glued = re.fullmatch(r"-n(\d+)", text)
         if glued is not None:
             return int(glued[1]), text

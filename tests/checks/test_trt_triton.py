@@ -208,6 +208,7 @@ def test_gpu_device_ids_of_two_machines(tmp_path: Path) -> None:
         ("mpirun -n 1 {server} : -n 1 {server} : -n 1 {server}", "failed"),
         ("mpirun -n 1 {server} : {server}", "blocked"),
         ("mpirun --hostfile hosts {server}", "blocked"),
+        ("mpirun -n ² {server}", "blocked"),
         ("/usr/bin/mpirun -np 2 {server}", "passed"),
         ("{server}", "failed"),
     ],
