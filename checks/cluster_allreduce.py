@@ -142,13 +142,16 @@ def _failing(found: Sums, ranks: list[int], what: str) -> Finding:
     texts = [PLACE.sub("", found.named(said))] if said else []
     every = " ".join([*texts, *warned])
     late = "" if said else f" within {found.patience_s:g} s"
-    who = [found.node_of(rank) for rank in ranks]
+    who = list(dict.fromkeys(found.node_of(rank) for rank in ranks))
+    between = (
+        f"{words(who)} and the other nodes" if len(who) < len(found.taking_part) else "the nodes"
+    )
     fixes: tuple[Fix, ...] = ()
     if NO_INTERFACE.search(every):
         fixes = (
             advise(
                 "name-interface",
-                f"Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME on {words(list(dict.fromkeys(who)))} to "
+                f"Set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME on {words(who)} to "
                 "the interface that leads to the other nodes",
             ),
         )
@@ -156,7 +159,7 @@ def _failing(found: Sums, ranks: list[int], what: str) -> Finding:
         fixes = (
             advise(
                 "open-ports",
-                "Let all ports between the nodes pass (firewall, security group, route), and name the "
+                f"Let all ports between {between} pass (firewall, security group, route), and name the "
                 "interface between them in NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME",
                 restarts=False,
             ),

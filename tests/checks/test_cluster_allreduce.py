@@ -126,6 +126,8 @@ class TestFailed:
         (text,) = self.texts(summed(n0=waits, n1=waits, n2=at))
         assert "rank 2 on n2 cannot reach rank 0 on n0: DistNetworkError" in text
         assert "(n0, 35985)" in text, "a node is named instead of its address"
+        (finding,) = examine(allreduce_failed, summed(n0=waits, n1=waits, n2=at)).findings
+        assert "all ports between n2 and the other nodes" in finding.fixes[0].title
 
     def test_one_whose_interpreter_came_late_is_no_fault_of_the_network(self) -> None:
         at = {
