@@ -170,6 +170,8 @@ def engine_asleep(metrics: ServerMetrics) -> Iterator[Finding]:
     ## Fix safety
     Manual: whoever sent it to sleep counts on it.
     """
+    if all(state.asleep is None for state in metrics.last.values()):
+        raise NotApplicable(f"{metrics.source} does not tell whether the engine sleeps")
     asleep = [name for name, state in metrics.last.items() if state.asleep]
     if not asleep:
         return

@@ -282,7 +282,7 @@ class EngineState:
     iterations: float | None = None
     finished: float | None = None
     errors: float | None = None
-    asleep: bool = False
+    asleep: bool | None = None
 
 
 @given("no server was asked")

@@ -140,7 +140,7 @@ def _state(rows: Mapping[str, list[tuple[Mapping[str, str], float]]]) -> EngineS
     if found["kv"] is None:
         found["kv"] = _block_share(rows)
     awake = _value(rows, (ASLEEP,))
-    return EngineState(**found, asleep=awake == 0)
+    return EngineState(**found, asleep=None if awake is None else awake == 0)
 
 
 def _value(

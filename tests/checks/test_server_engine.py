@@ -35,7 +35,12 @@ WORKED = {name: Pace(count=3, total=0.02) for name in ("queue", "prefill", "deco
 
 def test_contracts() -> None:
     contract(engine_stalled, fires=[metrics(BUSY, BUSY)], passes=[metrics()])
-    contract(engine_asleep, fires=[metrics(second=state(asleep=True))], passes=[metrics()])
+    contract(
+        engine_asleep,
+        fires=[metrics(second=state(asleep=True))],
+        passes=[metrics(second=state(asleep=False))],
+    )
+    assert examine(engine_asleep, metrics()).outcome == "not_applicable"
     contract(queueing, fires=[metrics(**QUEUED)], passes=[metrics()])
     full = metrics(second=state(preemptions=4.0, tokens=600.0))
     contract(kv_full, fires=[full], passes=[metrics()])
