@@ -35,6 +35,7 @@ LOUD = (
     b"pin_memory=",
     b"capture_model",
     b"] [E] ",
+    b": error: ",
 )
 GLOG_ERROR = re.compile(rb"(?:^|[ \[:])[EF]\d{3,4} \d\d:\d\d:\d\d")
 """Triton, torch and glog: one letter for the level."""

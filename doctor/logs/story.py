@@ -53,7 +53,11 @@ BARE_ERRORS = re.compile(
 IN_SERVING = "EngineCore encountered a fatal error"
 """Said of an engine that was set up; before that it is \"failed to start\"."""
 
-SAID_PLAINLY = re.compile(r"(?:Error|ERROR|Exception|panic|fatal error): \S")
+SAID_PLAINLY = re.compile(
+    r"(?:Error|ERROR|Exception|panic|fatal error|"
+    r"(?:vllm(?: [a-z-]+)?|trtllm-\w+|(?:api_server|convert_checkpoint)\.py): error): \S"
+)
+"""The last kind is argparse's, which names the program and ends it."""
 CONFIG_VALUES = re.compile(
     r"\b(?P<key>tensor_parallel_size|pipeline_parallel_size|data_parallel_size|max_seq_len|"
     r"max_model_len|gpu_memory_utilization|quantization|kv_cache_dtype|dtype|model|max_num_seqs|"

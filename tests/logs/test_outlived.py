@@ -113,3 +113,10 @@ def test_a_stall_is_no_cause_where_another_error_follows() -> None:
     )
     assert log_of([waits, waits, failed]).cause is None
     assert log_of([waits, waits, timed_out]).cause is not None
+
+
+def test_an_argument_error_that_no_signature_knows_is_no_healthy_log() -> None:
+    for program in ("vllm serve", "vllm", "api_server.py"):
+        log = log_of([f"usage: {program} [-h]", f"{program}: error: the sky is too low"])
+        assert log.cause is None
+        assert "the sky is too low" in (log.unexplained or "")
