@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from infer_doctor.facts.run import Quality
 from infer_doctor.frozen import frozen
 from infer_doctor.redact import without_secrets
+from infer_doctor.runs.endpoint import NoServer
 from infer_doctor.runs.starting import Plan
 from infer_doctor.runs.words import PARTS, NoRun, parts, without
 
@@ -164,7 +165,7 @@ def find_cause(
         note(f"switching one thing: {difference.switched}")
         try:
             one = judge(difference.switched, difference.undone(candidate))
-        except NoRun as error:
+        except (NoRun, NoServer) as error:
             tried.append(f"{difference.switched}: {error}")
             continue
         value = f", {one.divergence.value:.4f} nats" if one.divergence is not None else ""
