@@ -36,6 +36,8 @@ LOUD = (
     b"capture_model",
     b"] [E] ",
     b": error: ",
+    b"fatal error: ",
+    b"panic: ",
 )
 GLOG_ERROR = re.compile(rb"(?:^|[ \[:])[EF]\d{3,4} \d\d:\d\d:\d\d")
 """Triton, torch and glog: one letter for the level."""
