@@ -72,9 +72,13 @@ def limits_exceeded(repository: TritonRepository) -> Iterator[Finding]:
     ]
     if not readable:
         raise Unavailable("the engine of the repository was not read")
-    yield from judge.settled(
-        row for model, engine in readable for row in (*_against_build(model, engine), *engine.gaps)
-    )
+    yield from judge.settled(_rows(readable))
+
+
+def _rows(readable: list[tuple[TritonModel, TrtEngine]]) -> Iterator[Finding | str]:
+    for model, engine in readable:
+        yield from _against_build(model, engine)
+        yield from engine.gaps
 
 
 def _against_build(model: TritonModel, engine: TrtEngine) -> Iterator[Finding]:

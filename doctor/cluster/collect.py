@@ -199,13 +199,17 @@ def part_of(subject: Subject) -> Part | Missing:
 def _busy(subject: Subject) -> str | None:
     """Why a sum would disturb an engine that runs: on the GPUs that would be taken somebody works.
 
-    A container sees no processes of others, so the memory counts too.
+    A container sees no processes of others, so the memory counts too; one that is not known may be in
+    use.
     """
     found, memory, chosen = (subject.get(kind) for kind in (GpuProcesses, GpuMemory, ChosenGpus))
     processes = () if isinstance(found, Missing) else found.processes
     holders = {row.gpu: row.pid for row in processes}
-    rows = () if isinstance(memory, Missing) else memory.rows
-    for row in rows:
+    if isinstance(memory, Missing):
+        return (
+            None if memory.kind == "absent" else f"what the GPUs hold is not known: {memory.reason}"
+        )
+    for row in memory.rows:
         if left_out(row.index, None if isinstance(chosen, Missing) else chosen):
             continue
         if row.used > IDLE_BYTES:
